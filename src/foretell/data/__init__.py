@@ -1,4 +1,4 @@
-"""FILES ↔ SEQUENCES: events from files, checked once, in flat arrays; and back into files. No torch here."""
+"""Files ↔ sequences: events are read from files, checked once, stored in flat arrays, and written back. Does not import torch."""
 
 from __future__ import annotations
 

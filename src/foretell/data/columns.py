@@ -1,4 +1,4 @@
-"""Many sequences in flat arrays, 12 bytes per event and the table's further columns; an `EventSequence` is made when one is asked for."""
+"""Many sequences in flat arrays: 12 bytes per event, plus additional columns. An `EventSequence` is created on access."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from foretell.errors import DataError
 
 @dataclass(frozen=True, eq=False)
 class ShardMap:
-    """Runs of sequences that lie together in mapped files, and how to tell the system that their pages may go."""
+    """The shards of memory-mapped columns, and a function that releases their memory pages."""
 
-    starts: np.ndarray  # int64 [shards + 1]: the first sequence of each, and the number of sequences
+    starts: np.ndarray  # int64 [shards + 1]: the first sequence of each shard, then the number of sequences
     release: Callable[[], None]
 
 
@@ -33,13 +33,13 @@ class Columns(Sequence[EventSequence]):
     t_ends: np.ndarray  # float64 [sequences]
     ids: Sequence[str]
     metadata: Sequence[Mapping[str, object]]
-    unscored: np.ndarray | None = None  # bool [events]: True where an event is history only; None: nowhere
-    starts: np.ndarray | None = None  # int64 [sequences]: absolute time of 0, nanoseconds since 1970; None: not known
-    scored_from: np.ndarray | None = None  # float64 [sequences]: what happens up to then is history only; None: 0
-    ends_assumed: np.ndarray | None = None  # bool [sequences]: t_end is only the last event's time; None: nowhere
-    attributes: Mapping[str, Attribute] = field(default_factory=dict)  # [events]: further columns of a table
+    unscored: np.ndarray | None = None  # bool [events]: True if an event is history only; None: all are scored
+    starts: np.ndarray | None = None  # int64 [sequences]: absolute time of 0, nanoseconds since 1970; None: unknown
+    scored_from: np.ndarray | None = None  # float64 [sequences]: all up to this time is history only; None: 0
+    ends_assumed: np.ndarray | None = None  # bool [sequences]: True if t_end is only the last event's time; None: no
+    attributes: Mapping[str, Attribute] = field(default_factory=dict)  # [events]: additional columns
     sequence_attributes: Mapping[str, Attribute] = field(default_factory=dict)  # [sequences]
-    shards: ShardMap | None = None  # the arrays are mapped from files; None: they are in memory
+    shards: ShardMap | None = None  # set if the arrays are memory-mapped; None: they are in memory
 
     def __post_init__(self) -> None:
         assert all(len(one) == len(self.times) for one in self.attributes.values())
@@ -61,7 +61,7 @@ class Columns(Sequence[EventSequence]):
 
     @classmethod
     def of(cls, sequences: Iterable[EventSequence]) -> Columns:
-        """The columns of existing sequences."""
+        """Make columns from existing sequences."""
         if isinstance(sequences, Columns):
             return sequences
         several = list(sequences)
@@ -86,14 +86,14 @@ class Columns(Sequence[EventSequence]):
 
     @cached_property
     def attribute_table(self) -> AttributeTable | None:
-        """What sequences point into; None: there are no further columns."""
+        """The attributes of all sequences as one table, or None if there are none."""
         if not self.attributes and not self.sequence_attributes:
             return None
         return AttributeTable(self.attributes, self.sequence_attributes)
 
     @property
     def lengths(self) -> np.ndarray:
-        """Events of each sequence, int64 [sequences]."""
+        """The number of events of each sequence, int64 [sequences]."""
         return np.diff(self.offsets)
 
     def __len__(self) -> int:
@@ -109,7 +109,7 @@ class Columns(Sequence[EventSequence]):
         return self.sequence(index)
 
     def sequence(self, index: int, source: SequenceSource = NO_SOURCE) -> EventSequence:
-        """One sequence, which knows what data it is from."""
+        """Return one sequence; `source` becomes its `source`."""
         place = range(len(self))[index]
         start, stop = self.offsets[place], self.offsets[place + 1]
         table = self.attribute_table
@@ -128,14 +128,14 @@ class Columns(Sequence[EventSequence]):
         )
 
     def each(self, source: SequenceSource) -> Iterator[EventSequence]:
-        """All sequences, which know what data they are from."""
+        """Iterate over all sequences; `source` becomes their `source`."""
         return (self.sequence(place, source) for place in range(len(self)))
 
     def __iter__(self) -> Iterator[EventSequence]:
         return self.each(NO_SOURCE)
 
     def select(self, indices: Iterable[int]) -> Columns:
-        """Some of the sequences, in the given order."""
+        """Return copies of some sequences, in the order of `indices`."""
         chosen = np.fromiter((range(len(self))[index] for index in indices), dtype=np.int64)
         lengths = self.lengths[chosen]
         offsets = offsets_of(lengths)
@@ -153,7 +153,7 @@ class Columns(Sequence[EventSequence]):
         )
 
     def span(self, start: int, stop: int) -> Columns:
-        """Sequences that follow one another, over the same arrays."""
+        """Return the sequences from `start` to `stop` as views of the same arrays."""
         first, last = self.offsets[start], self.offsets[stop]
         given: dict[str, Any] = {name: getattr(self, name) for name in ("starts", "scored_from", "ends_assumed")}
         given = {name: None if one is None else one[start:stop] for name, one in given.items()}
@@ -168,7 +168,7 @@ class Columns(Sequence[EventSequence]):
         )
 
     def keep(self, kept: np.ndarray, t_ends: np.ndarray | None = None) -> Columns:
-        """The events that are `kept` (bool [events]) of every sequence; observed until `t_ends`, where they are given."""
+        """Return the events selected by `kept` (bool [events]); `t_ends` replaces the ends of the sequences."""
         lengths = np.diff(np.concatenate([[0], np.cumsum(kept)])[self.offsets])
         same = {name: getattr(self, name) for name in ("ids", "metadata", "starts", "sequence_attributes")}
         if t_ends is None:
@@ -179,7 +179,7 @@ class Columns(Sequence[EventSequence]):
         return Columns(**self.at_events(kept), offsets=offsets_of(lengths), **same, **bounds)
 
     def at_events(self, events: np.ndarray | slice) -> dict[str, Any]:
-        """Values per event, for some events."""
+        """Return the fields with one value per event, for some events."""
         return {
             "times": self.times[events],
             "types": self.types[events],
@@ -189,7 +189,7 @@ class Columns(Sequence[EventSequence]):
 
 
 def _given(dtype: type, values: list[Any], otherwise: object = None) -> np.ndarray | None:
-    """An array of values, or None if none of them is given; missing values become `otherwise`."""
+    """Return an array in which missing values are `otherwise`; return None if all values are missing."""
     if all(value is None for value in values):
         return None
     if otherwise is None and None in values:
@@ -205,7 +205,7 @@ COUNTED_AT_A_TIME = 1 << 22
 
 
 def counts_of_types(types: np.ndarray, size: int) -> np.ndarray:
-    """How often each of `size` types happens, int64; some at a time, since counting copies what it counts."""
+    """Return the number of events of each of `size` types, int64 [size]. It counts in chunks, since counting copies its input."""
     counts = np.zeros(size, dtype=np.int64)
     for start in range(0, len(types), COUNTED_AT_A_TIME):
         counts += np.bincount(types[start : start + COUNTED_AT_A_TIME], minlength=size)
@@ -213,7 +213,7 @@ def counts_of_types(types: np.ndarray, size: int) -> np.ndarray:
 
 
 def gaps_of(times: np.ndarray, offsets: np.ndarray) -> np.ndarray:
-    """The gaps between neighbouring events, all sequences in one array (the first event has none)."""
+    """Return the gaps between neighbouring events of a sequence, all sequences in one array. First events have no gap."""
     gaps = np.diff(times)
     inside = np.ones(len(gaps), dtype=bool)
     borders = offsets[1:-1] - 1

@@ -1,6 +1,6 @@
-"""A split of a data set (`EventData`), the data set itself (`Dataset`), and what loading noticed that is no mistake (`LoadReport`).
+"""A split of a data set (`EventData`), the data set itself (`Dataset`), and the remarks of loading (`LoadReport`).
 
-The shares of ties and of times on a grid are recorded because a model can exploit them: a density on a grid is unbounded.
+The shares of ties and of times on a grid are recorded because a model can exploit them: its density can grow without bound there.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from foretell.wording import counted, did_you_mean, listed
 Origin = Literal["window", "first-event"]
 ORIGINS: tuple[Origin, ...] = get_args(Origin)
 CARD_FILE = "dataset.toml"
-OTHER = "other"  # the event type that stands for all that a vocabulary does not have
+OTHER = "other"  # the event type that replaces all types outside the vocabulary
 
 
 @dataclass(frozen=True)
@@ -40,15 +40,15 @@ class Card:
     time_unit: str = ""
     types: int | None = None
     about: Mapping[str, object] = field(default_factory=lambda: NO_METADATA)
-    time_format: str = ""  # what times are: number, iso, unix-s, …
-    timezone: str = ""  # of times without a zone
-    start: str = ""  # where windows start: first-event, day, week, month, or a time
+    time_format: str = ""  # how times are written: number, iso, unix-s, …
+    timezone: str = ""  # the zone of times without one
+    start: str = ""  # when windows start: first-event, day, week, month, or a time
     covariates: tuple[str, ...] = ()  # columns of events that models use
     static: tuple[str, ...] = ()  # columns of sequences that models use
 
     @classmethod
     def read(cls, path: Path, default_name: str) -> Card:
-        """The card in a TOML file; all mistakes in it at once."""
+        """Read a card from a TOML file; raise a `DataError` with all its mistakes."""
         try:
             table = parse_toml(read_document(path, TOML_BYTES))
         except ValueError as error:
@@ -76,7 +76,7 @@ class Card:
         return cls(name, origin, types=types, about=table, covariates=covariates, static=static, **texts)
 
     def to_toml(self) -> str:
-        """The card as the text of a TOML file."""
+        """Return the card as TOML text."""
         table: dict[str, object] = {"name": self.name, "origin": self.origin, "time_unit": self.time_unit}
         if self.types is not None:
             table["types"] = self.types
@@ -92,37 +92,37 @@ class Card:
 
 SPLITS = ("train", "dev", "test")
 GRIDS = (1.0, 0.1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6)
-ON_A_GRID = 0.99  # this share of the times on a grid makes it the grid of the data
+ON_A_GRID = 0.99  # the share of times that must lie on a grid of the data
 
 
 @dataclass(frozen=True)
 class LoadReport:
-    """Facts about a split's times; `lines()` says them in words."""
+    """Facts about a split's times; `lines()` returns them as sentences."""
 
     path: str
     sequences: int
     events: int
-    ties: float  # share of the gaps between neighbouring events that are zero
-    grid_shares: tuple[tuple[float, float], ...]  # (spacing, share of the times on it), coarse to fine
-    missing_ends: int  # sequences whose t_end was taken from their last event
-    attributes: tuple[str, ...] = ()  # further columns that were kept
+    ties: float  # the share of gaps between neighbouring events that are zero
+    grid_shares: tuple[tuple[float, float], ...]  # (spacing of a grid, share of times on it), coarse to fine
+    missing_ends: int  # the number of sequences whose t_end is the time of their last event
+    attributes: tuple[str, ...] = ()  # names of the additional columns that were kept
     unused_columns: tuple[str, ...] = ()
-    unknown_types: tuple[tuple[str, int], ...] = ()  # names that a given vocabulary does not have, with their events
-    unknown: str = "error"  # what became of them
+    unknown_types: tuple[tuple[str, int], ...] = ()  # (type outside the given vocabulary, its number of events)
+    unknown: str = "error"  # what was done with these events
 
     @property
     def grid(self) -> float | None:
-        """The coarsest grid that holds at least 99 % of the times, or None."""
+        """The spacing of the coarsest grid with at least 99 % of the times, or None."""
         return next((spacing for spacing, share in self.grid_shares if share >= ON_A_GRID), None)
 
     @property
     def grid_share(self) -> float:
-        """The share of the times on `grid`; 0 without one."""
+        """The share of times on `grid`; 0 if there is no grid."""
         return next((share for _, share in self.grid_shares if share >= ON_A_GRID), 0.0)
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Notes for readers of scores, one sentence each."""
+        """Warnings that matter when scores are read, one sentence each."""
         said: list[str] = []
         if self.missing_ends:
             said.append(
@@ -142,7 +142,7 @@ class LoadReport:
         return tuple(said)
 
     def lines(self) -> tuple[str, ...]:
-        """The warnings, then the shares of ties and of times on a grid, if there are any."""
+        """Return the warnings, then the shares of ties and of times on a grid, if there are any."""
         said = list(self.warnings)
         if self.ties:
             said.append(f"{percent(self.ties)} of the gaps are zero (ties)")
@@ -152,7 +152,7 @@ class LoadReport:
 
 
 def percent(share: float) -> str:
-    """A share in words, never rounded to 0 or 100 when it is neither."""
+    """Return a share as text in percent, which is 0 or 100 only if the share is exactly 0 or 1."""
     for digits in (0, 1, 2, 3):
         text = f"{100 * share:.{digits}f}"
         if share in (0.0, 1.0) or float(text) not in (0.0, 100.0):
@@ -161,7 +161,7 @@ def percent(share: float) -> str:
 
 
 def grid_name(spacing: float) -> str:
-    """`whole units`, or `multiples of 0.01`."""
+    """Return the description of a grid: `whole units`, or `multiples of 0.01`."""
     return "whole units" if spacing == 1 else f"multiples of {spacing:g}"
 
 
@@ -170,13 +170,13 @@ class EventData:
     """One split of a data set: sequences of events over one vocabulary.
 
     Args:
-        sequences: the sequences, checked when they were made.
+        sequences: the sequences.
         vocabulary: the event types that the sequences' integers stand for.
-        origin: "window": sequences are observed from time 0 on. "first-event": the first event, at time 0, is history and is not scored.
-        name: what messages call the data.
-        report: what loading noticed; computed where it is not given.
-        clock: the unit of times and, where it is known, the time zone; default: that of the sequences' data.
-        frame: the kind of data frame that the events came in; likewise.
+        origin: "window": sequences are observed from time 0 on. "first-event": the first event is at time 0, and is not scored.
+        name: the name of the data in messages.
+        report: the remarks of loading; default: computed from the sequences.
+        clock: the unit of times and, if known, the time zone; default: the clock of the data that the sequences come from.
+        frame: the kind of data frame that the events come from; default: as for `clock`.
         covariates: the columns that models use.
 
     Raises:
@@ -194,7 +194,7 @@ class EventData:
     name: str = "data"
     report: LoadReport | None = field(default=None, repr=False)
     clock: Clock = NO_CLOCK
-    frame: FrameOrigin = NO_ORIGIN  # the data frame that the events came in
+    frame: FrameOrigin = NO_ORIGIN  # the data frame that the events come from
     covariates: CovariateNames = NO_NAMES  # the columns that models use
 
     def __post_init__(self) -> None:
@@ -219,7 +219,7 @@ class EventData:
     def from_names(
         cls, events: Iterable[Sequence[str]], times: Iterable[Sequence[float]], *, t_ends: Sequence[float] | None = None
     ) -> EventData:
-        """From the names and times of each sequence's events; without `t_ends`, a sequence ends with its last event."""
+        """Make a split from lists of event names and times, one per sequence. Without `t_ends`, a sequence ends with its last event."""
         events, times = list(events), list(times)
         lists = not any(isinstance(one, str) for one in events)
         if not lists or not all(isinstance(one, Sequence | np.ndarray) for one in times):
@@ -244,46 +244,46 @@ class EventData:
 
     @property
     def columns(self) -> Columns:
-        """The flat arrays behind `sequences`."""
+        """The flat arrays of all sequences."""
         assert isinstance(self.sequences, Columns)
         return self.sequences
 
     @property
     def event_count(self) -> int:
-        """Events of all sequences together."""
+        """The number of events in all sequences."""
         return len(self.columns.times)
 
     @property
     def lengths(self) -> np.ndarray:
-        """Events of each sequence, int64."""
+        """Return the number of events of each sequence, int64 [sequences]."""
         return self.columns.lengths
 
     def gaps(self) -> np.ndarray:
-        """The gaps between neighbouring events of a sequence, all sequences in one float64 array."""
+        """Return the gaps between neighbouring events, all sequences in one float64 array."""
         return gaps_of(self.columns.times, self.columns.offsets)
 
     def type_counts(self) -> np.ndarray:
-        """How often each type of the vocabulary happens, int64."""
+        """Return the number of events of each type, int64 [types]."""
         return counts_of_types(self.columns.types, len(self.vocabulary))
 
     def encoding(self) -> CovariateEncoding | None:
-        """How the covariates of these data are encoded if a model is trained on them; None if there are no covariates."""
+        """Fit the encoding of the covariates on these data; return None if there are no covariates."""
         table = self.columns.attribute_table
         return None if table is None or not self.covariates else CovariateEncoding.fit(self.covariates, table)
 
     def names_of(self, sequence: EventSequence) -> list[str]:
-        """The names of a sequence's events, in order."""
+        """Return the type names of a sequence's events, in order."""
         return [self.vocabulary.names[kind] for kind in sequence.types.tolist()]
 
     def to_frame(self, kind: FrameKind | None = None) -> Any:
-        """A data frame, one row per event: `sequence`, `time`, `event`, bounds and attributes; see `FrameResult.to_frame` for `kind`."""
+        """Return a data frame: one row per event, columns `sequence`, `time`, `event`, bounds, attributes. `kind`: see `FrameResult`."""
         return events_frame([(self.name, self)], kind)
 
     def _repr_html_(self) -> str:
         return html_table(events_as_arrow(self, self.clock.zone), repr(self))
 
     def select(self, indices: Iterable[int]) -> EventData:
-        """Some of the sequences, in the given order."""
+        """Return a split with some of the sequences, in the order of `indices`."""
         return replace(self, sequences=self.columns.select(indices), report=None)
 
     def __len__(self) -> int:
@@ -300,15 +300,15 @@ class EventData:
 class Dataset:
     """A data set: up to three splits over one vocabulary.
 
-    `load` and `from_frame` make one.
+    `load` and `from_frame` return a `Dataset`.
 
     Args:
-        train: what models learn from, or None.
-        dev: what epochs and settings are compared on, or None.
-        test: what is scored in the end, or None.
+        train: the split for training, or None.
+        dev: the split for early stopping and for choosing settings, or None.
+        test: the split for final scores, or None.
         vocabulary: the event types of all splits.
-        card: name, time unit and other facts, as `dataset.toml` has them.
-        path: where the data were read from.
+        card: name, time unit and other facts from `dataset.toml`.
+        path: the folder or file of the data.
 
     Example:
         >>> data = ft.load("robocup")
@@ -329,16 +329,16 @@ class Dataset:
 
     @property
     def clock(self) -> Clock:
-        """The clock of all splits."""
+        """The clock that all splits share."""
         return next((data.clock for data in self.splits().values()), Clock.of_unit(self.card.time_unit))
 
     def splits(self) -> dict[str, EventData]:
-        """The splits that exist, by name, in the order train, dev, test."""
+        """Return the existing splits by name, in the order train, dev, test."""
         found = {"train": self.train, "dev": self.dev, "test": self.test}
         return {name: data for name, data in found.items() if data is not None}
 
     def to_frame(self, kind: FrameKind | None = None) -> Any:
-        """A data frame, one row per event of all splits, with a column `split` where there are several."""
+        """Return a data frame with one row per event of all splits, and a column `split` if there are several splits."""
         return events_frame(list(self.splits().items()), kind)
 
     def _repr_html_(self) -> str:
@@ -353,7 +353,7 @@ def _normalised(name: str) -> str:
 
 
 def not_from_zero(columns: Columns) -> list[tuple[int, str]]:
-    """The sequences that break `origin = "first-event"`, each with the sentence that says how."""
+    """Return the index of each sequence that contradicts `origin = "first-event"`, with a message."""
     lengths = columns.lengths
     first = np.full(len(columns), np.nan)
     first[lengths > 0] = columns.times[columns.offsets[:-1][lengths > 0]]
@@ -366,7 +366,7 @@ def not_from_zero(columns: Columns) -> list[tuple[int, str]]:
 
 
 def describe_load(columns: Columns, path: str, **more: Any) -> LoadReport:
-    """The `LoadReport` of checked columns; `more` are its further fields."""
+    """Return the `LoadReport` of checked columns; `more` has values for its other fields."""
     gaps = gaps_of(columns.times, columns.offsets)
     return LoadReport(
         path=path,
@@ -380,13 +380,13 @@ def describe_load(columns: Columns, path: str, **more: Any) -> LoadReport:
 
 
 def grid_shares(times: np.ndarray) -> tuple[tuple[float, float], ...]:
-    """For every grid that float64 can resolve at these times, the share of the times on it."""
+    """Return (spacing, share of times on the grid) for each decimal grid that float64 can resolve at these times."""
     if not len(times):
         return ()
     shares: list[tuple[float, float]] = []
     rounding = 2 * np.spacing(times)
     for spacing in GRIDS:
-        # at 1e10, every float64 is a multiple of 1e-6 or so: such a grid says nothing
+        # at 1e10, every float64 is a multiple of about 1e-6, so such a fine grid means nothing
         if float(rounding.max()) * 50 > spacing:
             break
         steps = np.round(1 / spacing)

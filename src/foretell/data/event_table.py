@@ -1,7 +1,7 @@
-"""`EventTable`: what every reader of a table gives, one row per event, in columns; `gathered` makes sequences of it.
+"""`EventTable`, the output of all readers of tables, with one row per event; `gathered` groups its rows into sequences.
 
 In: codes and arrays, made without a Python loop over events. Out: `RawEvents`, in which the rows of a sequence are adjacent and in
-their original order.
+the order of the table.
 """
 
 from __future__ import annotations
@@ -19,30 +19,30 @@ from foretell.errors import short
 
 @dataclass(frozen=True, eq=False)
 class EventTable:
-    """Rows of events. `times` are datetime64[ns] in UTC, or numbers (int64 or float64); all rows are whole and well-formed.
+    """A table of events. `times` are datetime64[ns] in UTC, or numbers (int64 or float64). Rows with mistakes are already removed.
 
-    A sequence without rows has no events: it needs an end. `names=None` says that `events` are integer types themselves.
+    A sequence without rows has no events, and needs a `t_end`. With `names=None`, `events` are the integer types.
     """
 
-    path: str  # how messages call the source
-    unit: PlaceUnit  # what `places` count
-    ids: Sequence[str]  # of the sequences, in the order in which they are kept
-    sequences: np.ndarray  # int [rows]: which of `ids`
+    path: str  # the name of the source in messages
+    unit: PlaceUnit  # what `places` count: lines or rows
+    ids: Sequence[str]  # ids of the sequences, in the order of the output
+    sequences: np.ndarray  # int [rows]: index into `ids`
     times: np.ndarray  # [rows]
-    events: np.ndarray  # int [rows]: which of `names`, or the type
-    names: Sequence[str] | None  # as written, arguments joined into terms (`terms.build`)
-    places: np.ndarray  # int64 [rows]: the line or row of each, from 1
-    t_starts: np.ndarray | None = None  # [sequences], as `times`; NaT or NaN where there is none
-    t_ends: np.ndarray | None = None  # [sequences], likewise
-    score_from: np.ndarray | None = None  # [sequences], likewise
+    events: np.ndarray  # int [rows]: index into `names`, or the type
+    names: Sequence[str] | None  # names as in the file; arguments are joined into terms (`terms.build`)
+    places: np.ndarray  # int64 [rows]: line or row number in the file, from 1
+    t_starts: np.ndarray | None = None  # [sequences], dtype of `times`; NaT or NaN is missing
+    t_ends: np.ndarray | None = None  # as `t_starts`
+    score_from: np.ndarray | None = None  # as `t_starts`
     metadata: Sequence[Mapping[str, object]] | None = None  # [sequences]
-    attributes: Mapping[str, Attribute] = field(default_factory=dict)  # [rows]: further columns
+    attributes: Mapping[str, Attribute] = field(default_factory=dict)  # [rows]: additional columns
     sequence_attributes: Mapping[str, Attribute] = field(default_factory=dict)  # [sequences]
-    sequence_places: np.ndarray | None = None  # int64 [sequences]; default: the place of the first row
+    sequence_places: np.ndarray | None = None  # int64 [sequences]: line or row; default: that of its first row
     time_notes: TimeNotes = NO_NOTES
-    said: tuple[str, ...] = ()  # what the reader took for granted, a sentence each
-    textual: bool = False  # types were text in the file, so they may also be names
-    doubt: Problem | None = None  # a mistake, unless a vocabulary is given that has such names
+    said: tuple[str, ...] = ()  # assumptions of the reader, one sentence each
+    textual: bool = False  # True: types were text in the file, so they may be names
+    doubt: Problem | None = None  # a mistake, unless the given vocabulary has these names
     unused_columns: tuple[str, ...] = ()
     problems: tuple[Problem, ...] = ()
 
@@ -55,7 +55,7 @@ class EventTable:
 
 
 def gathered(table: EventTable, terms: bool = False) -> RawEvents:
-    """Rows → sequences in the order of `ids`; inside a sequence the order of the rows is kept. Names get one spelling."""
+    """Group rows into sequences, in the order of `ids`. The order of rows in a sequence is kept, and names become canonical."""
     problems = list(table.problems)
     codes, names = _spelled(table, terms, problems)
     order = np.argsort(table.sequences, kind="stable")
@@ -104,7 +104,7 @@ def gathered(table: EventTable, terms: bool = False) -> RawEvents:
 
 
 def _bounds(table: EventTable, values: np.ndarray | None) -> np.ndarray:
-    """Starts, ends or times to score from as given, or as many that are not."""
+    """Return one time per sequence: the values, or NaT or NaN for all sequences if there are none."""
     if values is not None:
         return values
     stamped = table.times.dtype.kind == "M"
@@ -112,7 +112,7 @@ def _bounds(table: EventTable, values: np.ndarray | None) -> np.ndarray:
 
 
 def _spelled(table: EventTable, terms: bool, problems: list[Problem]) -> tuple[np.ndarray, tuple[str, ...] | None]:
-    """Codes into names of one spelling; a name that has none is a mistake at its first row."""
+    """Return codes into canonical names, and the names; an invalid name is a mistake at its first row."""
     if table.names is None:
         wrong = (table.events < 0) | (table.events > LARGEST_TYPE)
         for row in np.flatnonzero(wrong)[:1].tolist():

@@ -1,4 +1,4 @@
-"""A file, plain or gzip, → its lines or bytes; damage is reported as a mistake of the file."""
+"""Read lines or bytes of a plain or gzip file, noting damage as a mistake; write files atomically."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from foretell.errors import DataError, ForetellError
 from foretell.reading import UnreadableFile, open_unpacked
 from foretell.wording import printable
 
-MOST_MISTAKES = 1_000  # of one file; after so many, it is probably of another kind
-MOST_BLANK = 1_000_000  # lines of one file
+MOST_MISTAKES = 1_000  # mistakes per file; a file with more probably has another format
+MOST_BLANK = 1_000_000  # blank lines per file
 GZIP_MAGIC = b"\x1f\x8b"
 
 
 class NotesMistakes(Protocol):
-    """A collector of the mistakes of a file."""
+    """The interface of collectors of mistakes in a file."""
 
     problems: list[Problem]
 
@@ -32,18 +32,18 @@ class NotesMistakes(Protocol):
 
 
 class Mistakes:
-    """Mistakes of a file, each with its place."""
+    """The mistakes in a file, each with its line or row."""
 
     def __init__(self) -> None:
         self.problems: list[Problem] = []
 
     def fault(self, place: int, text: str) -> None:
-        """Notes a mistake."""
+        """Note a mistake at a line or row."""
         self.problems.append(Problem(place, text))
 
 
 def whole_file(path: Path) -> bytes | None:
-    """All bytes of a file, unpacked; None if it is damaged, which `text_lines` then reports."""
+    """Return all bytes of a file, decompressed; None if it is damaged, which `text_lines` reports."""
     try:
         with open_unpacked(path, path.suffix == ".gz") as stream:
             content = stream.read()
@@ -57,7 +57,7 @@ def whole_file(path: Path) -> bytes | None:
 
 
 def text_lines(path: Path, gatherer: NotesMistakes) -> Iterator[tuple[int, str]]:
-    """Numbered lines; a broken archive ends them, a line that is not UTF-8 is left out. Both are noted."""
+    """Yield (number, line). A broken archive ends the iteration, and lines that are not UTF-8 are skipped; both are noted."""
     number = 0
     with _noting_damage(gatherer, lambda: number), _opened(path, gatherer) as stream:
         blank = 0
@@ -82,7 +82,7 @@ def text_lines(path: Path, gatherer: NotesMistakes) -> Iterator[tuple[int, str]]
 
 
 def byte_chunks(path: Path, mistakes: NotesMistakes, size: int = 1 << 20) -> Iterator[bytes]:
-    """The content, unpacked, piece by piece; a broken archive ends it and is noted."""
+    """Yield the decompressed content in chunks; a broken archive ends the iteration and is noted."""
     with _noting_damage(mistakes, lambda: 0), _opened(path, mistakes) as stream:
         while chunk := stream.read(size):
             yield chunk
@@ -90,7 +90,7 @@ def byte_chunks(path: Path, mistakes: NotesMistakes, size: int = 1 << 20) -> Ite
 
 @contextlib.contextmanager
 def _opened(path: Path, mistakes: NotesMistakes) -> Iterator[IO[bytes]]:
-    """The bytes of a file, unpacked where its name says so; none, and a note, where it should say so and does not."""
+    """Open a file, decompressed if its name ends in `.gz`. A gzip file with another name is noted as a mistake, and reads as empty."""
     packed = path.suffix == ".gz"
     with open_unpacked(path, packed) as stream:
         if not packed and stream.read(2) == GZIP_MAGIC:
@@ -104,7 +104,7 @@ def _opened(path: Path, mistakes: NotesMistakes) -> Iterator[IO[bytes]]:
 
 @contextlib.contextmanager
 def _noting_damage(mistakes: NotesMistakes, place: Callable[[], int]) -> Iterator[None]:
-    """A context that records errors while a file is read; reading ends at the first."""
+    """Context manager that notes the first error of reading a file, and ends the block there."""
     try:
         yield
     except EOFError:
@@ -119,7 +119,7 @@ def _noting_damage(mistakes: NotesMistakes, place: Callable[[], int]) -> Iterato
 
 @contextlib.contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """A temporary path to write to; it takes the place of `path` if the block ends without an error."""
+    """Context manager for a temporary path, which replaces `path` if the block ends without an error."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
@@ -143,10 +143,10 @@ def replacing(path: Path) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def text_file(path: Path) -> Iterator[IO[str]]:
-    """A UTF-8 text file that replaces `path`; compressed if that ends in `.gz`, the same bytes every time."""
+    """Open a UTF-8 text file that replaces `path` when closed; gzip if the name ends in `.gz`. Equal text gives equal bytes."""
     with replacing(path) as temporary, open(temporary, "wb") as raw:
         if path.suffix == ".gz":
-            # no name and no date in the header: equal content gives equal files
+            # without name and date in the gzip header, equal content gives equal files
             with (
                 gzip.GzipFile(filename="", mode="wb", fileobj=raw, mtime=0) as packed,
                 io.TextIOWrapper(packed, encoding="utf-8", newline="") as text,

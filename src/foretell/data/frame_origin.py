@@ -1,4 +1,4 @@
-"""What events came in, and what a single sequence still knows of its data: the clock, and the kind of data frame."""
+"""The kind of data frame that events come from, and the properties of the data that a single sequence keeps."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ FRAME_KINDS: tuple[FrameKind, ...] = get_args(FrameKind)
 
 @dataclass(frozen=True)
 class FrameOrigin:
-    """The data frame that events came in; results become frames of its kind."""
+    """The kind of data frame that events come from; results are returned in the same kind."""
 
-    kind: FrameKind | None = None  # None: events came in a file, or in Python
-    integer_ids: bool = False  # sequences were integers
+    kind: FrameKind | None = None  # None: events come from a file or from Python
+    integer_ids: bool = False  # True: the ids of sequences were integers
 
 
 NO_ORIGIN = FrameOrigin()
@@ -28,7 +28,7 @@ NO_ORIGIN = FrameOrigin()
 
 @dataclass(frozen=True)
 class SequenceSource:
-    """The clock and the frame of the data that a sequence is from, by which what is found about it alone has dates."""
+    """The clock and the kind of frame of a sequence's data; results about this sequence alone use them, for example for dates."""
 
     clock: Clock = NO_CLOCK
     frame: FrameOrigin = NO_ORIGIN
@@ -38,7 +38,7 @@ NO_SOURCE = SequenceSource()
 
 
 def source_of(sequences: Sequence[EventSequence], clock: Clock, frame: FrameOrigin) -> dict[str, Clock | FrameOrigin]:
-    """The clock and the frame of what all sequences are from, where neither is given."""
+    """Return keyword arguments with the common clock and frame of all sequences, unless `clock` or `frame` is given."""
     found = {one.source for one in sequences}
     if len(found) != 1 or (clock, frame) != (NO_CLOCK, NO_ORIGIN):
         return {}

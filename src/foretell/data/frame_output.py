@@ -1,6 +1,6 @@
-"""Events and results → data frames, and small tables of HTML for notebooks.
+"""Events and results → data frames, and HTML tables for notebooks.
 
-A result lists its columns (`frame_columns`); `FrameResult` makes of them a frame of the kind that the data came in, and HTML.
+A result returns its columns (`frame_columns`); `FrameResult` converts them to HTML, or to a frame of the same kind as the input.
 """
 
 from __future__ import annotations
@@ -24,32 +24,32 @@ if TYPE_CHECKING:
 
     from foretell.data.dataset import EventData
 
-FrameColumns = dict[str, "list[str] | list[str | None] | np.ndarray"]  # a list is text; NaN and NaT are missing
-NEAR = 2.0**63 / 1000.0 * 0.99  # microseconds from 1970 that int64 can tell in nanoseconds, too
-SHOWN_ROWS = 10  # of a table in a notebook
+FrameColumns = dict[str, "list[str] | list[str | None] | np.ndarray"]  # lists are text; NaN and NaT are missing
+NEAR = 2.0**63 / 1000.0 * 0.99  # microseconds around 1970 whose nanoseconds fit into int64
+SHOWN_ROWS = 10  # rows of a table in a notebook
 T = TypeVar("T", bound="FrameResult")
 
 
 @dataclass(frozen=True)
 class FrameFormat:
-    """How a result becomes a frame: that of its data, and the clock by which numbers are dates."""
+    """The kind of a result's data frame, and the clock that converts its times to dates."""
 
     origin: FrameOrigin = NO_ORIGIN
     clock: Clock = NO_CLOCK
-    start: int | None = None  # of the result's sequence, nanoseconds since 1970
+    start: int | None = None  # start of the result's sequence, nanoseconds since 1970
 
     @classmethod
     def of(cls, data: object, start: int | None = None) -> FrameFormat:
-        """That of results about these data, or of a sequence's source."""
+        """Return the format for results about these data, or about one sequence."""
         return cls(getattr(data, "frame", NO_ORIGIN), getattr(data, "clock", NO_CLOCK), start)
 
     def times(self, numbers: Iterable[float | None] | np.ndarray) -> np.ndarray:
-        """Times of a sequence as dates, datetime64[us] in UTC, where its start is known; else as they are. None is missing."""
+        """Return times as datetime64[us] in UTC if the start is known, else unchanged as float64. None becomes NaT or NaN."""
         values = np.array([np.nan if one is None else one for one in numbers], dtype=np.float64)
         if self.start is None or self.clock.seconds_per_unit is None:
             return values
         found = np.full(len(values), np.datetime64("NaT", "us"))
-        # In nanoseconds int64 ends in the year 2262, in microseconds long after all that anybody asks for.
+        # int64 nanoseconds end in the year 2262; predictions may lie later, so later times use microseconds.
         micros = values * (self.clock.seconds_per_unit * 1e6) + self.start // 1000
         near, known = np.abs(micros) < NEAR, np.abs(micros) < 1000.0 * NEAR
         found[known] = np.rint(micros[known]).astype(np.int64).astype("datetime64[us]")
@@ -61,23 +61,23 @@ NO_FORMAT = FrameFormat()
 
 
 class FrameResult:
-    """A result with columns: `to_frame` makes it a data frame, and a notebook shows it as a table."""
+    """Base class of results with columns: `to_frame` returns a data frame, and notebooks show a table."""
 
     @property
     def frame_format(self) -> FrameFormat:
-        """The kind and the clock of its frame."""
+        """The format of the result's data frame."""
         return getattr(self, "format", NO_FORMAT)
 
     def frame_columns(self) -> FrameColumns:
-        """The columns of its frame, by name."""
+        """Return the columns of the data frame by name."""
         raise NotImplementedError
 
     def arrow(self) -> pyarrow.Table:
-        """Its columns as an Arrow table, times in the clock's zone."""
+        """Return the columns as an Arrow table, with times in the clock's zone."""
         return arrow_table(self.frame_columns(), self.frame_format.clock.zone)
 
     def to_frame(self, kind: FrameKind | None = None) -> Any:
-        """A data frame: of this kind, or of the kind that the data came in, or pandas, polars or pyarrow, whichever is installed."""
+        """Return a data frame of this kind; default: the kind of the input, else pandas, polars or pyarrow, the first that is installed."""
         return as_frame(self.arrow(), self.frame_format.origin, kind)
 
     def _repr_html_(self) -> str:
@@ -85,7 +85,7 @@ class FrameResult:
 
 
 class ResultList(list[T], FrameResult):
-    """Results of several sequences: a list, whose frame has the rows of all of them."""
+    """A list of results of several sequences; its data frame has the rows of all results."""
 
     @property
     def frame_format(self) -> FrameFormat:
@@ -100,7 +100,7 @@ class ResultList(list[T], FrameResult):
 
 
 def events_frame(splits: Sequence[tuple[str, EventData]], kind: FrameKind | None) -> Any:
-    """The events of splits, one row each; a column `split` where there are several."""
+    """Return the events of splits as a data frame, one row per event, with a column `split` if there are several splits."""
     pa, _ = pyarrow_modules()
     tables = []
     for name, data in splits:
@@ -111,7 +111,7 @@ def events_frame(splits: Sequence[tuple[str, EventData]], kind: FrameKind | None
 
 
 def as_frame(table: pyarrow.Table, origin: FrameOrigin = NO_ORIGIN, kind: FrameKind | None = None) -> Any:
-    """An Arrow table as a frame of a kind; default: that of the data, else the first of pandas, polars and pyarrow that is installed."""
+    """Convert an Arrow table to a data frame of a kind; default: the kind of `origin`, else pandas, polars or pyarrow, if installed."""
     if kind is not None and kind not in FRAME_KINDS:
         hint = did_you_mean(str(kind), FRAME_KINDS, before="; ")
         raise ForetellError(f"kind = {kind!r}: expected one of {', '.join(FRAME_KINDS)}{hint}")
@@ -138,7 +138,7 @@ def as_frame(table: pyarrow.Table, origin: FrameOrigin = NO_ORIGIN, kind: FrameK
 
 
 def html_table(table: pyarrow.Table, title: str) -> str:
-    """The first rows of a table as HTML, everything escaped."""
+    """Return the first rows of a table as escaped HTML."""
     head = "".join(f"<th>{escape(name)}</th>" for name in table.column_names)
     rows = table.slice(0, SHOWN_ROWS).to_pylist() if table.num_columns else []
     body = "".join(f"<tr>{''.join(f'<td>{escape(_cell(value))}</td>' for value in row.values())}</tr>" for row in rows)
@@ -154,7 +154,7 @@ def _cell(value: object) -> str:
 
 
 def arrow_table(columns: Mapping[str, list[str] | list[str | None] | np.ndarray], zone: str = "UTC") -> pyarrow.Table:
-    """Columns as an Arrow table; NaN and NaT are missing."""
+    """Return columns as an Arrow table; NaN and NaT become missing values."""
     pa, _ = pyarrow_modules()
     made = {}
     for name, values in columns.items():

@@ -1,7 +1,7 @@
-"""Data frames → events: pandas, polars, pyarrow tables, DuckDB relations and all that have an Arrow stream, through narwhals.
+"""Data frames → events: pandas, polars, pyarrow, DuckDB, and objects with an Arrow stream, through narwhals.
 
-In: a long frame, one row per event. Out: a `Dataset` with its clock, by the reader of Arrow tables, or a `DataError` with all mistakes.
-narwhals is imported when a frame is read.
+In: a long frame, one row per event. Out: a `Dataset` with its clock; a `DataError` lists all mistakes. The frame is converted to
+an Arrow table and read like one. narwhals is imported when a frame is read.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ from foretell.errors import DataError, ForetellError
 if TYPE_CHECKING:
     import pyarrow
 
-FRAME = "frame"  # what messages call it
+FRAME = "frame"  # the name of the data in messages
 MISSING = "data frames need narwhals, which is not installed: pip install 'foretell[frames]'"
 EXPECTED = "expected a frame of pandas, polars, pyarrow or DuckDB, or an object with an Arrow stream"
 KINDS: dict[str, FrameKind] = {"pandas": "pandas", "polars": "polars", "duckdb": "duckdb"}
 T = TypeVar("T")
-Roles = Callable[[list[str]], list[str]]  # a header → the columns that sequence, time, event and so on are
+Roles = Callable[[list[str]], list[str]]  # names of all columns → names of the used ones
 
 
 class FrameOptions(TypedDict, total=False):
-    """How a frame is read, beside its columns `sequence`, `time` and `event`; see `from_frame`."""
+    """Further options of `from_frame`, described there."""
 
     args: Sequence[str]
     t_start: str
@@ -65,37 +65,37 @@ def from_frame(
     vocabulary: Vocabulary | None = None,
     **how: Unpack[FrameOptions],
 ) -> Dataset:
-    """A data set from a data frame with one row per event: pandas, polars, pyarrow, DuckDB, or anything with an Arrow stream.
+    """Make a data set from a data frame with one row per event: pandas, polars, pyarrow, DuckDB, or any object with an Arrow stream.
 
-    Times are datetimes, ISO 8601 text, Unix numbers or plain numbers. Further columns are kept as attributes.
+    Times are datetimes, ISO 8601 text, Unix numbers or plain numbers. Additional columns are kept as attributes.
 
     Args:
         frame: the data frame; its columns may also be levels of a pandas index.
-        sequence: the column that says whose event it is; default: `sequence`, or one with a usual name such as `case_id`; one stream
-            where there is no such column, and with `""`.
-        time: the column of times; one with a usual name such as `timestamp` is recognised.
-        event: the column of event types; one with a usual name such as `activity` is recognised.
+        sequence: the column that identifies the sequence; default: `sequence`, or a column with a usual name such as `case_id`. Without
+            such a column, or with `""`, the frame is one sequence.
+        time: the column of times; a usual name such as `timestamp` is recognised.
+        event: the column of event types; a usual name such as `activity` is recognised.
         split: a column with `train`, `dev` or `test`; default: everything is `train`.
-        vocabulary: the event types, those of a model, say; default: those that occur.
-        **how: how columns are read, any of the following.
-        args: columns whose values become arguments, `buy(books)`.
-        t_start: the column with the time from which on a sequence was observed; default: `t_start`, where it exists.
-        t_end: the column with the time until which it was observed; default: `t_end`, where it exists.
-        score_from: the column with the time up to which a sequence is history that is not scored; default: `score_from`, where it exists.
+        vocabulary: the event types, such as those of a model; default: the types that occur.
+        **how: further options, listed below.
+        args: columns whose values become arguments of event names, such as `buy(books)`.
+        t_start: the column with the start of a sequence's observation; default: `t_start`, if it exists.
+        t_end: the column with the end of a sequence's observation; default: `t_end`, if it exists.
+        score_from: the column with the time from which a sequence is scored; default: `score_from`, if it exists.
         time_format: `iso`, `number`, `unix-s`, …, or a pattern such as `%d/%m/%Y`.
-        timezone: the zone of times without one, and of what is shown; default: that of the column, or UTC.
-        start: where windows start: `first-event`, `day`, `week`, `month`, or a time.
-        observed_until: when the log was exported: the end of every sequence that has none.
-        sorted: rows out of order are a mistake.
-        unknown: what becomes of events outside `vocabulary`: `error`, `skip` or `other`.
-        covariates: columns of events that models use, `amount`, `channel:category`.
+        timezone: the zone of times without one, and of output; default: the column's zone, or UTC.
+        start: when windows start: `first-event`, `day`, `week`, `month`, or a time.
+        observed_until: the end of every sequence without one, such as the time of the log's export.
+        sorted: whether rows out of order are an error.
+        unknown: what to do with events outside `vocabulary`: `error`, `skip` or `other`.
+        covariates: columns of events that models use, such as `amount` or `channel:category`.
         static: columns with one value per sequence that models use.
 
     Returns:
         A `Dataset`; `data.train` has the events.
 
     Raises:
-        DataError: all mistakes of the frame, with their rows, counted from 1.
+        DataError: all mistakes in the frame, with their rows, counted from 1.
 
     Example:
         >>> import pandas as pd
@@ -120,7 +120,7 @@ def from_frame(
 
 
 def frame_options(sequence: str | None, time: str, event: str, how: FrameOptions) -> ReadOptions:
-    """The checked options for reading a frame."""
+    """Return the options for reading a frame; raise if some are invalid."""
     given = cast(dict[str, Any], dict(how))
     bounds = {name: given.pop(name) for name in BOUNDS if name in given}
     args = given.pop("args", None)
@@ -133,7 +133,7 @@ def frame_options(sequence: str | None, time: str, event: str, how: FrameOptions
 
 
 def frame_events(frame: Any, options: ReadOptions, vocabulary: Vocabulary | None, name: str) -> EventData:
-    """The events of a frame as one split."""
+    """Read a frame as one split called `name`."""
     table, origin, options = _read(frame, options)
 
     def made() -> EventData:
@@ -144,7 +144,7 @@ def frame_events(frame: Any, options: ReadOptions, vocabulary: Vocabulary | None
 
 
 def _in_words(work: Callable[[], T]) -> T:
-    """The result of `work`, with messages that name columns by keywords."""
+    """Return the result of `work`. Its errors are reworded, so that they name columns by keyword arguments."""
     try:
         return work()
     except DataError as error:
@@ -154,7 +154,7 @@ def _in_words(work: Callable[[], T]) -> T:
 
 
 def _read(frame: Any, options: ReadOptions, *more: str) -> tuple[pyarrow.Table, FrameOrigin, ReadOptions]:
-    """A frame as an Arrow table, what it was, and the options with the zone of its times."""
+    """Return the frame as an Arrow table, its kind, and the options with the time zone of its times."""
 
     def roles(header: list[str]) -> list[str]:
         columns, _ = recognised(options.columns, header)
@@ -171,7 +171,7 @@ def _read(frame: Any, options: ReadOptions, *more: str) -> tuple[pyarrow.Table, 
 
 
 def _without_index(frame: Any, roles: Roles, arguments: Iterable[str]) -> Any:
-    """A pandas frame whose index has a wanted column, with that index as columns."""
+    """Return a pandas frame with its index as columns if a used column is in the index; return other frames unchanged."""
     names = getattr(getattr(frame, "index", None), "names", None) or ()
     if not any(names):
         return frame
@@ -181,7 +181,7 @@ def _without_index(frame: Any, roles: Roles, arguments: Iterable[str]) -> Any:
 
 
 def _with_names(frame: Any) -> Any:
-    """A pandas frame whose columns are called by text, as all others are: 7 becomes "7", ("a", "b") "a b"."""
+    """Return a pandas frame with text as column names: 7 becomes "7", and ("a", "b") becomes "a b"."""
     if not (hasattr(frame, "set_axis") and hasattr(frame, "columns")) or all(
         isinstance(name, str) for name in frame.columns
     ):
@@ -201,7 +201,7 @@ def _as_arrow(frame: Any, roles: Roles) -> tuple[pyarrow.Table, FrameKind]:
             raise DataError(f"{FRAME}: this is a {type(frame).__name__}; {EXPECTED}") from None
         try:
             found = nw.from_arrow(frame, backend="pyarrow")
-        except pa.ArrowInvalid:  # a stream of values, not of rows
+        except pa.ArrowInvalid:  # a stream of single values
             raise DataError(f"{FRAME}: this is a {type(frame).__name__}, one column; {EXPECTED}") from None
     kind = KINDS.get(str(found.implementation.value), "pyarrow")
     if isinstance(found, nw.LazyFrame):
@@ -211,34 +211,34 @@ def _as_arrow(frame: Any, roles: Roles) -> tuple[pyarrow.Table, FrameKind]:
         series = found[name]
         if series.dtype != nw.Object:
             made[str(name)] = series.to_arrow()
-        elif name in wanted:  # Python objects, of several kinds perhaps: as text, in which each time keeps its own zone
+        elif name in wanted:  # Python objects become text, in which each time keeps its own zone
             made[str(name)] = pa.array([_text(value) for value in series.to_list()], pa.string())
         else:
-            made[str(name)] = pa.nulls(len(series), pa.list_(pa.null()))  # a column that no attribute is made of
+            made[str(name)] = pa.nulls(len(series), pa.list_(pa.null()))  # a column that does not become an attribute
     return pa.table(made), kind
 
 
 def _text(value: Any) -> str | None:
-    """A cell as text; None where it is missing."""
+    """Return a cell as text, or None if it is missing."""
     if value is None or value != value:  # NaN, NaT
         return None
     return value.isoformat() if isinstance(value, date) else str(value)
 
 
 def _zone_of(table: pyarrow.Table, name: str) -> str:
-    """The zone that a column of timestamps has; "" where it has none that has a name."""
+    """Return the time zone of a column of timestamps; "" if it has no zone with a name."""
     if table.column_names.count(name) != 1:
         return ""
     zone = getattr(table.schema.field(name).type, "tz", None)
     try:
         find_zone(zone or "")
-    except ForetellError:  # an offset, "+01:00"
+    except ForetellError:  # the zone is an offset such as "+01:00"
         return ""
     return zone or ""
 
 
 def _split_rows(table: pyarrow.Table, split: str, options: ReadOptions) -> dict[str, RawEvents]:
-    """The rows of each split; a row of none is a mistake."""
+    """Return the rows of each split; a row with another split is a mistake."""
     if split not in table.column_names:
         raise DataError(f"{FRAME}: no column {split!r}; found {', '.join(map(repr, table.column_names))}")
     values = np.array(["" if one is None else str(one) for one in table.column(split).to_pylist()])

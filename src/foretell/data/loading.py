@@ -1,4 +1,4 @@
-"""Files → `Dataset` and back: splits are found, read, checked together, and given one vocabulary."""
+"""Files ↔ `Dataset`: find the files of the splits, read them, check them together, and make one vocabulary."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ OTHER_NAMES_OF_DEV = ("valid", "val", "validation")
 
 
 def embedded_names() -> tuple[str, ...]:
-    """The data sets that ship inside the package, which `load` knows without a file."""
+    """Return the names of the data sets inside the package, which `load` accepts instead of a path."""
     return tuple(sorted(path.parent.name for path in EMBEDDED.glob("*/dataset.toml")))
 
 
 def embedded_folder(name: str) -> Path | None:
-    """The folder of an embedded data set, or None if this name is unknown."""
+    """Return the folder of an embedded data set, or None if the name is unknown."""
     return EMBEDDED / name if name in embedded_names() else None
 
 
@@ -62,13 +62,13 @@ def load(
 ) -> Dataset:
     """Read a data set: a folder of splits, one file, embedded data, or a source such as the Hugging Face hub or SQL.
 
-    Formats are recognised by name: JSON lines, CSV, TSV, Parquet, XES, OCEL, MEDS. Of a single file all events are `train`.
+    Formats are recognised by the file's name: JSON lines, CSV, TSV, Parquet, XES, OCEL, MEDS. A single file becomes the split `train`.
 
     Args:
         path_or_name: a folder with `train`, `dev` and `test` files, a file, the name of embedded data (`"robocup"`), `hf:NAME`, or
             `sql:DATABASE|SELECT …`.
-        columns: which column of a long table plays which part: `{"sequence": "patient", "time": "when", "event": "code"}`.
-        unseen: names of splits whose files are not opened. Event types that only they have are known if the card or `types.json` has them.
+        columns: the names of the columns of a long table: `{"sequence": "patient", "time": "when", "event": "code"}`.
+        unseen: names of splits that are not read. Event types that only occur there are known if the card or `types.json` lists them.
         options: how to read times, windows, covariates and unknown events; replaces `columns`.
 
     Returns:
@@ -103,7 +103,7 @@ def load(
 
 def _assembled(found: ForeignSplits, path: str, options: ReadOptions, unseen: Sequence[str]) -> Dataset:
     raws = {split: raw for split, raw in found.splits.items() if split not in unseen}
-    called = Path(found.name if path.startswith("sql:") else path)  # a query is long
+    called = Path(found.name if path.startswith("sql:") else path)  # an SQL query would be too long as a name
     made = assemble_splits(raws, Card(found.name, types=found.types), called, None, options)
     return replace(made, card=replace(made.card, types=len(made.vocabulary) or None), path=path)
 
@@ -121,11 +121,11 @@ def load_file(
 
     Args:
         path: a file in any format that `load` reads.
-        vocabulary: the event types, a model's for instance; events outside it are mistakes, unless `options.unknown` says otherwise. None:
-            the types that occur.
+        vocabulary: the event types, such as those of a model; `options.unknown` says what happens to other types (default: an error).
+            None: the types that occur in the file.
         columns: as in `load`.
-        origin: "window", or "first-event" where each sequence starts with an event at time 0 that is not scored.
-        name: what messages call the data; default: the file's name.
+        origin: "window", or "first-event" if each sequence starts with an event at time 0 that is not scored.
+        name: the name of the data in messages; default: the file's name.
         options: as in `load`.
 
     Returns:
@@ -151,7 +151,7 @@ def load_file(
 def save(data: EventData, path: str | Path) -> None:
     """Write a split as JSON lines, CSV, TSV, Parquet or XES.
 
-    The file appears when it is complete; an error leaves an old one as it was.
+    The file is replaced when the new one is complete; after an error, an old file is unchanged.
 
     Args:
         data: the events.
@@ -159,7 +159,7 @@ def save(data: EventData, path: str | Path) -> None:
             `.xes.gz`.
 
     Raises:
-        DataError: the suffix is none of these.
+        DataError: the suffix is unknown.
 
     Example:
         >>> ft.save(ft.load("robocup").test, "final.jsonl.gz")
@@ -179,7 +179,7 @@ def save_dataset(dataset: Dataset, folder: str | Path, suffix: str = ".jsonl.gz"
 
     Args:
         dataset: the data set.
-        folder: the folder; it is made where it does not exist.
+        folder: the folder; it is created if it does not exist.
         suffix: the format of the splits, as in `save`.
 
     Example:
@@ -199,7 +199,7 @@ def save_dataset(dataset: Dataset, folder: str | Path, suffix: str = ".jsonl.gz"
 
 
 def _card_written(dataset: Dataset) -> Card:
-    """The card of what is written: dates are ISO 8601 in UTC with their starts, so how the source had them is no longer said."""
+    """Return the card without the source's time format and start, because dates are written as ISO 8601 in UTC, starts included."""
     clock, parts = dataset.clock, dataset.splits().values()
     card = replace(dataset.card, types=len(dataset.vocabulary) or None, time_format="", timezone="", start="")
     if clock.absolute:
@@ -209,20 +209,20 @@ def _card_written(dataset: Dataset) -> Card:
 
 
 def suffix_of(path: Path) -> str | None:
-    """The suffix that says the format, or None if the file is in none of them."""
+    """Return the suffix that determines the format, or None if the format is unknown."""
     name = path.name.lower()
     return next((suffix for suffix in sorted(SUFFIXES, key=len, reverse=True) if name.endswith(suffix)), None)
 
 
 def read(path: Path, options: ReadOptions, vocabulary: Vocabulary | None = None) -> RawEvents:
-    """A file's sequences and mistakes, before times are placed; where a format has a choice of names, a vocabulary decides."""
+    """Read a file's sequences and mistakes, with times as written. If a format has several names per event, the vocabulary decides."""
     return read_splits({"train": path}, options, vocabulary)["train"]
 
 
 def read_splits(
     files: Mapping[str, Path], options: ReadOptions, vocabulary: Vocabulary | None = None
 ) -> dict[str, RawEvents]:
-    """The files of a data set, by split."""
+    """Read the files of a data set; return their contents by split."""
     readers = {".jsonl": read_jsonlines, ".csv": read_csv, ".tsv": read_csv, ".parquet": read_parquet}
     for path in files.values():
         check_regular(path)
@@ -247,7 +247,7 @@ def _format(path: Path) -> str:
 
 
 def split_files(folder: Path, suffixes: Sequence[str]) -> dict[str, Path]:
-    """The file of each split in a folder; two for one split are a mistake, and so is none at all."""
+    """Return the file of each split in a folder; raise if a split has two files, or if the folder has no split."""
     problems: list[str] = []
     found: dict[str, Path] = {}
     for name in SPLITS:
@@ -269,7 +269,7 @@ def split_files(folder: Path, suffixes: Sequence[str]) -> dict[str, Path]:
 
 
 def split_names(path_or_name: str | Path) -> set[str]:
-    """The splits that a folder or embedded data set has files of; of a single file, none."""
+    """Return the names of the splits in a folder or embedded data set; empty for a single file."""
     path = Path(path_or_name)
     folder = path if path.is_dir() else None if path.exists() else embedded_folder(str(path_or_name))
     if folder is not None and is_packed(folder):
@@ -279,9 +279,9 @@ def split_names(path_or_name: str | Path) -> set[str]:
 
 @dataclass(frozen=True)
 class DatasetFiles:
-    """The files of a data set before they are read: one per split, the card, the names that `types.json` lists, and how to read.
+    """The files of a data set before they are read: one per split, the card, the names in `types.json`, and the options.
 
-    `card` is None where the data set is one file alone.
+    `card` is None if the data set is a single file.
     """
 
     files: Mapping[str, Path]
@@ -291,7 +291,7 @@ class DatasetFiles:
 
 
 def dataset_files(path_or_name: str | Path, options: ReadOptions, unseen: Sequence[str] = ()) -> DatasetFiles | None:
-    """The files that `load` would read, or None where a data set is no file and no folder of files of ours."""
+    """Return the files that `load` would read, or None if the data set is in another format, or not made of files."""
     path = Path(path_or_name)
     if is_source(str(path_or_name)) or (path.is_dir() and (is_packed(path) or is_foreign_folder(path))):
         return None
@@ -322,7 +322,7 @@ def _load_folder(folder: Path, options: ReadOptions, name: str, unseen: Sequence
 
 
 def _with_card(options: ReadOptions, card: Card, path: Path) -> ReadOptions:
-    """The card's options for times and covariates, for those that the user has not set."""
+    """Fill in options for times and covariates from the card where the user has not set them."""
     keys = ("time_format", "timezone", "start", "covariates", "static")
     said = {key: value for key in keys if (value := getattr(card, key))}
     try:
@@ -355,7 +355,7 @@ def _stem(path: Path) -> str:
 
 
 def _not_found(path: Path, embedded: Sequence[str]) -> str:
-    """`no such file`, and what may have been meant: near names in the folder, or among the embedded data sets."""
+    """Return the message `no such file`, with similar names in the folder or among the embedded data sets."""
     try:
         there = [entry.name for entry in path.parent.iterdir()]
     except OSError:

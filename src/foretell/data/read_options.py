@@ -1,4 +1,4 @@
-"""How a file's columns and times are to be read: what a user, a card or a run says beyond the file itself."""
+"""Options for reading a file's columns and times, set by the user, a card or a run."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from foretell.wording import did_you_mean
 
 log = logging.getLogger("foretell")
 
-BOUNDS = ("t_start", "t_end", "score_from")  # times that a sequence has one of each
+BOUNDS = ("t_start", "t_end", "score_from")  # columns with one time per sequence
 ROLES = ("sequence", "time", "event", *BOUNDS, "metadata")
 START_RULES = ("first-event", "day", "week", "month")
 Unknown = Literal["error", "skip", "other"]
@@ -25,10 +25,10 @@ Unknown = Literal["error", "skip", "other"]
 
 @dataclass(frozen=True)
 class ColumnMap:
-    """Which column of a long table plays which part; `args=None` takes `arg1`, `arg2`, … as far as they go.
+    """The names of the columns of a long table. With `args=None`, the arguments are the columns `arg1`, `arg2`, … that exist.
 
-    `sequence=None` takes the column `sequence`, or one with a usual name such as `case_id`; where there is none, and with
-    `sequence=""`, the whole table is one sequence. `time` and `event` are recognised likewise.
+    With `sequence=None`, it is the column `sequence`, or one with a usual name such as `case_id`. Without such a column, or with
+    `sequence=""`, the whole table is one sequence. `time` and `event` also match usual names.
     """
 
     sequence: str | None = None
@@ -42,7 +42,7 @@ class ColumnMap:
 
     @classmethod
     def parse(cls, text: str) -> ColumnMap:
-        """From `sequence=patient,time=when,event=code,arg1=room`."""
+        """Parse text such as `sequence=patient,time=when,event=code,arg1=room`."""
         problems: list[str] = []
         given: dict[str, str] = {}
         for part in filter(None, (piece.strip() for piece in text.split(","))):
@@ -65,11 +65,11 @@ class ColumnMap:
 
     @property
     def bounds(self) -> list[str]:
-        """The columns of `BOUNDS`, in that order."""
+        """The names of the columns for `BOUNDS`, in that order."""
         return [self.t_start, self.t_end, self.score_from]
 
     def arguments(self, header: list[str]) -> tuple[str, ...]:
-        """The argument columns that a table with this header has."""
+        """Return the argument columns of a table with this header."""
         if self.args is not None:
             return self.args
         found: list[str] = []
@@ -83,30 +83,30 @@ _COLUMN = re.compile(r'"(\w+)": ')
 
 
 def for_frames(sentence: str) -> str:
-    """A message for users of frames, who name columns by keywords: `time=…`, not `columns={"time": …}`."""
+    """Reword a message for users of data frames: columns are named by keywords, `time=…`, not by `columns={"time": …}`."""
     return _COLUMNS.sub(lambda found: "`" + _COLUMN.sub(r"\1=", found[1]) + "`", sentence)
 
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """Options for reading a file; "" means not given."""
+    """Options for reading a file; "" means not set."""
 
     columns: ColumnMap = ColumnMap()
     time_format: str = ""  # auto, iso, number, unix-s, unix-ms, unix-us, unix-ns, or a pattern with %
-    timezone: str = ""  # of times without a zone, and of what is shown
-    start: str = ""  # where windows start: first-event, day, week, month, or a time
-    observed_until: str = ""  # when the log was exported: the end of every sequence that has none
-    sorted: bool = False  # rows of a sequence out of order are a mistake, also where there are timestamps
-    terms: bool = False  # names with parentheses must be terms
-    unknown: Unknown = "error"  # what becomes of event types that a given vocabulary does not have
-    covariates: tuple[str, ...] = ()  # columns of events that models use: `amount`, `channel:category`
-    static: tuple[str, ...] = ()  # columns of sequences that models use
-    clock: Clock | None = None  # a run's, whose unit is used
-    keywords: bool = False  # columns are named by keywords, as those of frames are, and messages are said once
-    told: set[str] = field(default_factory=set, repr=False, compare=False)  # what has been said
+    timezone: str = ""  # the zone of times without one, and of output
+    start: str = ""  # when windows start: first-event, day, week, month, or a time
+    observed_until: str = ""  # the end of every sequence without one, such as the time of export
+    sorted: bool = False  # True: rows of a sequence out of order are an error, even with timestamps
+    terms: bool = False  # True: names with parentheses must be terms
+    unknown: Unknown = "error"  # what to do with event types outside the given vocabulary
+    covariates: tuple[str, ...] = ()  # covariates of events, such as `amount` or `channel:category`
+    static: tuple[str, ...] = ()  # covariates of sequences
+    clock: Clock | None = None  # the clock of a run, whose unit is used
+    keywords: bool = False  # True: as for frames, columns are named by keywords, and messages are shown once
+    told: set[str] = field(default_factory=set, repr=False, compare=False)  # messages already shown
     kept: list[tuple[str, str]] | None = field(
         default=None, repr=False, compare=False
-    )  # sentences go here, not to the log
+    )  # receives messages instead of the log
 
     def __post_init__(self) -> None:
         if self.time_format:
@@ -125,11 +125,11 @@ class ReadOptions:
 
     @property
     def covariate_names(self) -> CovariateNames:
-        """The columns that models use."""
+        """The names of the covariates."""
         return CovariateNames(self.covariates, self.static)
 
     def tell(self, path: object, sentence: str) -> None:
-        """Log the assumptions about a source; messages that only differ in numbers from earlier ones are not repeated."""
+        """Log an assumption about a source, unless an earlier message differs only in its numbers."""
         if self.kept is not None:
             self.kept.append((str(path), sentence))
             return
@@ -141,12 +141,12 @@ class ReadOptions:
 
     @property
     def zone(self) -> str:
-        """The zone of times without one."""
+        """The time zone of times without one."""
         return self.timezone or "UTC"
 
     @property
     def until_number(self) -> float | None:
-        """`observed_until` where it is a plain number."""
+        """`observed_until` as a number, or None if it is no plain number."""
         try:
             return float(self.observed_until)
         except ValueError:
@@ -154,7 +154,7 @@ class ReadOptions:
 
 
 def read_options(columns: ColumnMap | Mapping[str, str] | None, options: ReadOptions | None) -> ReadOptions:
-    """Options with the columns that are given."""
+    """Return the options, with `columns` in place of their columns if given."""
     options = ReadOptions() if options is None else options
     if columns is None:
         return options

@@ -1,7 +1,7 @@
-"""One observed sequence of events, and the list of event types that its integers point into.
+"""One observed sequence of events (`EventSequence`), and the list of event types (`Vocabulary`).
 
-In: times, types and the end of the observation, from any source. Out: `EventSequence`, checked once at
-construction and read-only afterwards: `0 <= t_1 <= … <= t_I <= t_end`, all finite.
+In: times, types and the end of the observation. Out: `EventSequence`, checked once at construction and read-only
+afterwards: `0 <= t_1 <= … <= t_I <= t_end`, all finite.
 """
 
 from __future__ import annotations
@@ -18,29 +18,29 @@ from foretell.errors import DataError
 from foretell.terms import NameProblem, event_name
 from foretell.wording import did_you_mean
 
-FACTS = "facts"  # key of the metadata: facts that come with the sequence, for programs with `:- given(…).`
-NO_METADATA: Mapping[str, object] = {}  # shared and never changed; a mapping proxy could not be sent to a process
-MOST_TYPES = 1_000_000  # more than that is a mistaken id, not a vocabulary
+FACTS = "facts"  # metadata key for a sequence's own facts, used by programs with `:- given(…).`
+NO_METADATA: Mapping[str, object] = {}  # shared, never changed; no MappingProxyType, since that cannot be pickled
+MOST_TYPES = 1_000_000  # a larger number is taken for a wrong id
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EventSequence:
     """One sequence of events, observed on the window `[0, t_end]`.
 
-    The arrays are checked and become read-only. Events at equal times are in the order in which they happened.
+    The arrays are checked and become read-only. The order of events at equal times is the order in which they happened.
 
     Args:
         times: float64, sorted, from 0 to `t_end`.
         types: the event types, as indices of a vocabulary.
-        t_end: until when the sequence was observed. The silence after the last event counts in the likelihood.
-        id: what messages and results call the sequence.
-        metadata: anything else that is known about it.
-        unscored: bool per event, True where an event is history only; None: all are scored. Files do not have it.
-        start: the absolute time of 0 in nanoseconds since 1970, where it is known.
-        scored_from: what happens up to this time, silence included, is history.
-        end_assumed: True where `t_end` is the last event's time because nothing else is known.
-        attributes: further columns, of the events and of the sequence.
-        source: the clock and the kind of data frame of the data that it is from.
+        t_end: the end of the observation. The tail after the last event is part of the likelihood.
+        id: the name of the sequence in messages and results.
+        metadata: other data about the sequence.
+        unscored: bool per event, True if the event is history only; None: all events are scored. It is not stored in files.
+        start: the absolute time of 0, in nanoseconds since 1970, or None.
+        scored_from: events and gaps up to this time are history only.
+        end_assumed: True if `t_end` is only the last event's time, because the end is unknown.
+        attributes: additional columns of the events and of the sequence.
+        source: the clock and the kind of data frame of the data that the sequence comes from.
 
     Raises:
         DataError: every mistake in the arrays (NaN, unsorted, negative, beyond `t_end`, unequal lengths).
@@ -94,7 +94,7 @@ class EventSequence:
         return len(self.times)
 
     def first(self, count: int, t_end: float | None = None) -> EventSequence:
-        """Its first events alone, observed until `t_end` (default: as long as it was)."""
+        """Return the sequence of the first `count` events, observed until `t_end` (default: the sequence's own `t_end`)."""
         unscored = None if self.unscored is None else self.unscored[:count]
         end = self.t_end if t_end is None else t_end
         return replace(
@@ -109,8 +109,8 @@ class EventSequence:
 
     @classmethod
     def trusted(cls, **values: Any) -> EventSequence:
-        """A sequence from arrays that were checked before (float64, int32, read-only), with all fields given; nothing is checked
-        again."""
+        """Make a sequence from arrays that have been checked (float64, int32, read-only), without another check. `values` has all
+        fields."""
         sequence = object.__new__(cls)
         for name in cls.__slots__:
             object.__setattr__(sequence, name, values[name])
@@ -121,13 +121,13 @@ class EventSequence:
 class Vocabulary:
     """The event types: `names[k]` is the name of type `k`.
 
-    Names that are terms, such as `pass(purple1, purple2)`, are spelled in one way, without spaces.
+    Names that are terms, such as `pass(purple1, purple2)`, are stored without spaces.
 
     Args:
         names: the names, each once.
 
     Raises:
-        DataError: a name twice, or one that is no name.
+        DataError: a name occurs twice, or is not valid.
 
     Example:
         >>> vocabulary = ft.Vocabulary(("visit", "test"))
@@ -160,14 +160,14 @@ class Vocabulary:
 
     @classmethod
     def of_size(cls, size: int) -> Vocabulary:
-        """Types without names of their own: `"0"`, `"1"`, …"""
+        """Make a vocabulary of `size` types named `"0"`, `"1"`, …"""
         if not 0 <= size <= MOST_TYPES:
             raise DataError(f"{size} event types: expected 0 to {MOST_TYPES}")
         return cls(tuple(map(str, range(size))))
 
     @property
     def numbered(self) -> bool:
-        """Whether the names are just the numbers 0, 1, …"""
+        """Whether the names are the numbers 0, 1, …"""
         return all(name == str(place) for place, name in enumerate(self.names))
 
     def __len__(self) -> int:
@@ -183,7 +183,7 @@ class Vocabulary:
         return isinstance(name, str) and self.find(name) is not None
 
     def find(self, name: str) -> int | None:
-        """The type with this name in any spelling, or None."""
+        """Return the type with this name, in any spelling, or None."""
         place = self._places.get(name)
         if place is not None:
             return place
@@ -193,31 +193,31 @@ class Vocabulary:
             return None
 
     def index(self, name: str) -> int:
-        """The type with this name; a `DataError` that names near ones if there is none."""
+        """Return the type with this name; raise a `DataError` with similar names if there is none."""
         place = self.find(name)
         if place is None:
             raise DataError(self.unknown(name))
         return place
 
     def unknown(self, name: str) -> str:
-        """The sentence that says that a name is not here, and which near one may have been meant."""
+        """Return the message for an unknown name, with a similar name as a hint."""
         return f"event `{name}` is not one of the {len(self)} known event types{did_you_mean(name, self.names, before='; ')}"
 
 
 def offsets_of(lengths: Sequence[int] | np.ndarray) -> np.ndarray:
-    """Lengths → where each one starts, with the total at the end."""
+    """Return the cumulative sum of lengths, with a 0 in front: int64 [n + 1]."""
     return np.concatenate([np.zeros(1, np.int64), np.cumsum(np.asarray(lengths, dtype=np.int64))])
 
 
 def encodable(text: str) -> bool:
-    """Whether a text can be written to a file: half a surrogate pair, which JSON can smuggle in, cannot."""
+    """Whether a text can be encoded as UTF-8; text from JSON can contain a lone surrogate, which cannot."""
     return text.isascii() or not any("\ud800" <= letter <= "\udfff" for letter in text)
 
 
 def time_mistakes(times: np.ndarray, t_end: float | None) -> list[tuple[int, str]]:
-    """Everything that is wrong with one sequence's times, each with the event where it shows first.
+    """Return all mistakes in one sequence's times, each with the index of the first event that has it.
 
-    `t_end=None` means that none was given.
+    `t_end=None` means that the sequence has no `t_end`.
     """
     problems: list[tuple[int, str]] = []
     for what, wrong in (
@@ -250,7 +250,7 @@ def time_mistakes(times: np.ndarray, t_end: float | None) -> list[tuple[int, str
 
 
 def read_only(array: np.ndarray) -> np.ndarray:
-    """A view of the array that cannot be written through."""
+    """Return a read-only view of an array."""
     view = array.view()
     view.flags.writeable = False
     return view
@@ -266,7 +266,7 @@ def _others(wrong: np.ndarray) -> str:
 
 
 def _as_array(name: str, values: object, whole: bool, problems: list[str]) -> np.ndarray:
-    """Times (float64) or, where they are `whole`, types (int32); empty where they are neither."""
+    """Convert values to times (float64) or, if `whole`, to types (int32); on a mistake, note it and return an empty array."""
     kind, expected = (np.int32, "integers") if whole else (np.float64, "numbers")
     try:
         array = np.asarray(values)
@@ -280,6 +280,6 @@ def _as_array(name: str, values: object, whole: bool, problems: list[str]) -> np
         found = f"{name} lie between {array.min()} and {array.max()}"
         problems.append(f"{found}, expected integers >= 0 that fit 32 bits")
     else:
-        # a copy: what the caller does to their array later must not reach a checked sequence
+        # a copy, so that later changes to the caller's array cannot change a checked sequence
         return np.array(array, dtype=kind)
     return np.zeros(0, dtype=kind)

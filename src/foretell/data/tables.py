@@ -1,8 +1,8 @@
-"""Long tables, one row per event: the columns that matter → an `EventTable`.
+"""Long tables, one row per event → an `EventTable`.
 
-Columns `sequence, time, event` (the names can be mapped), `arg1 …` to build `functor(arg1,…)`, the bounds `t_start`, `t_end`, `score_from`,
-and `metadata` (a JSON object); others are kept as attributes. A row whose time and event are empty stands for a sequence without events.
-Operations work on distinct values and whole columns; only rows with mistakes are examined one by one.
+Columns: `sequence, time, event` (a `ColumnMap` can rename them), `arg1 …` to build `functor(arg1,…)`, the bounds `t_start`, `t_end`,
+`score_from`, and `metadata` (a JSON object). Others become attributes. A row with empty time and event is a sequence without events.
+Operations are vectorised over distinct values and whole columns; only rows with mistakes are examined one by one.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from foretell.reading import parse_json
 from foretell.terms import NameProblem, NotATerm, build, normalise
 from foretell.wording import did_you_mean
 
-ONE_STREAM = "stream"  # the id of the sequence that a table without a column `sequence` is
-MOST_CATEGORIES = 1000  # a text column with more values, most of them different, is free text
+ONE_STREAM = "stream"  # the id of the only sequence of a table without a column `sequence`
+MOST_CATEGORIES = 1000  # a text column with more distinct values, most of them in one row only, is free text
 NUMBER = re.compile(r"[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?\Z")
 _NO_NUMBER = re.compile(r"[-+]?(?:nan|inf|infinity)\Z", re.IGNORECASE)
 _INTEGER = re.compile(r"(?:0|[1-9][0-9]{0,9})\Z")
@@ -34,27 +34,27 @@ _INTEGER = re.compile(r"(?:0|[1-9][0-9]{0,9})\Z")
 
 @dataclass(frozen=True, eq=False)
 class CodedColumn:
-    """Cells as codes into their distinct values; "" is an empty cell."""
+    """A column of text as codes into its distinct values; "" is an empty cell."""
 
     codes: np.ndarray  # int [rows]
     values: list[str]
 
     def cell(self, row: int) -> str:
-        """The text of one cell."""
+        """Return the text of one cell."""
         return self.values[int(self.codes[row])]
 
     def where(self, wanted: Callable[[str], bool]) -> np.ndarray:
-        """bool [rows]: True where the value is as wanted."""
+        """Return bool [rows]: `wanted` of each value."""
         return np.fromiter(map(wanted, self.values), dtype=bool, count=len(self.values))[self.codes]
 
     def stripped(self) -> CodedColumn:
-        """Without spaces around the values."""
+        """Return the column without spaces around the values."""
         return CodedColumn(self.codes, [value.strip() for value in self.values])
 
 
 @dataclass(frozen=True, eq=False)
 class TimeColumn:
-    """Times of rows, datetime64[ns] or numbers, where a cell is `given`; what is `wrong` could not be read."""
+    """A column of times, datetime64[ns] or numbers. `given`: the cell is not empty; `wrong`: it could not be read."""
 
     values: np.ndarray
     given: np.ndarray  # bool [rows]
@@ -64,12 +64,12 @@ class TimeColumn:
 
 
 class TableSource(Protocol):
-    """A table as a format gives it, column by column."""
+    """The interface of a table in some file format: it returns single columns."""
 
     path: str
     unit: PlaceUnit
     header: list[str]
-    places: np.ndarray  # int64 [rows]: line or row of each
+    places: np.ndarray  # int64 [rows]: line or row number
 
     def coded(self, name: str) -> CodedColumn: ...
     def times(self, name: str, options: ReadOptions) -> TimeColumn: ...
@@ -79,7 +79,7 @@ class TableSource(Protocol):
 
 @dataclass
 class _Rows:
-    """Rows while they are checked."""
+    """The rows of a table during the checks: which are kept, and the mistakes."""
 
     source: TableSource
     ids: Sequence[str]
@@ -91,7 +91,7 @@ class _Rows:
         self.kept = np.ones(len(self.sequences), dtype=bool)
 
     def refuse(self, wrong: np.ndarray, said: Callable[[int], str]) -> None:
-        """Rows that cannot be kept, each with its mistake."""
+        """Remove the rows marked in `wrong`, and note a mistake for each."""
         for row in np.flatnonzero(wrong & self.kept).tolist():
             self.fault(row, said(row))
         self.kept &= ~wrong
@@ -103,7 +103,7 @@ class _Rows:
 
 
 def event_table(source: TableSource, options: ReadOptions, place: int = 0) -> EventTable:
-    """A table with its mistakes; `place` is that of the header."""
+    """Read a table and collect its mistakes; `place` is the header's line."""
     problems = too_many_columns(len(source.header), place)
     if problems:
         return empty_table(source.path, source.unit, problems)
@@ -136,7 +136,7 @@ def event_table(source: TableSource, options: ReadOptions, place: int = 0) -> Ev
 
 
 def empty_table(path: str, unit: PlaceUnit, problems: Sequence[Problem]) -> EventTable:
-    """A placeholder for a table that could not be read."""
+    """Return a table without rows, which only has problems."""
     nothing = np.zeros(0, dtype=np.int64)
     return EventTable(path, unit, (), nothing, np.zeros(0), nothing, (), nothing, problems=tuple(problems))
 
@@ -150,7 +150,7 @@ def _finished(
     parts: list[str],
     options: ReadOptions,
 ) -> EventTable:
-    """The rows that are kept, without sequences that have none; rows without an event only mark a sequence."""
+    """Make the `EventTable` of the kept rows; sequences without any kept row are dropped. Rows without an event add only a sequence."""
     source, columns = rows.source, options.columns
     unnamed = columns.sequence is None and rows.ids == [ONE_STREAM]
     marks = ~times.given & rows.kept
@@ -218,7 +218,7 @@ def _times(rows: _Rows, name: str, options: ReadOptions) -> TimeColumn:
 
 
 def _bounds(rows: _Rows, name: str, times: TimeColumn, options: ReadOptions) -> np.ndarray | None:
-    """One time of `BOUNDS` for each sequence, which all of its rows that have one agree on."""
+    """Return one bound (`t_start`, `t_end` or `score_from`) per sequence; rows of a sequence with different values are mistakes."""
     if name not in rows.source.header:
         return None
     found = _times(rows, name, options)
@@ -232,7 +232,7 @@ def _bounds(rows: _Rows, name: str, times: TimeColumn, options: ReadOptions) -> 
     stamped = (found if found.given.any() else times).values.dtype.kind == "M"
     bounds = np.full(len(rows.ids), "NaT", dtype="datetime64[ns]") if stamped else np.full(len(rows.ids), np.nan)
     given = np.flatnonzero(found.given & rows.kept)
-    bounds[rows.sequences[given][::-1]] = found.values[given[::-1]]  # the first of each sequence stays
+    bounds[rows.sequences[given][::-1]] = found.values[given[::-1]]  # keeps the first row of each sequence
     differs = given[found.values[given] != bounds[rows.sequences[given]]]
     told: set[int] = set()
     for row in differs.tolist():
@@ -249,7 +249,7 @@ def _shown(value: Any) -> str:
 
 
 def _with_arguments(rows: _Rows, event: CodedColumn, arguments: list[CodedColumn]) -> CodedColumn:
-    """`functor(arg1,…)` where a row has arguments, else the event as it is; each combination is built once."""
+    """Return the column of event names with arguments, `functor(arg1,…)`; rows without arguments are unchanged."""
     if not arguments:
         return event
     combined = event.codes.astype(np.int64)
@@ -283,13 +283,13 @@ def _joined(event: str, arguments: list[str]) -> str:
         try:
             normalise(event)
         except NotATerm:
-            return build(event, arguments)  # free text, which stands in quotes as a functor
+            return build(event, arguments)  # free text becomes a functor in quotes
         raise NameProblem(f"event {event!r} has parentheses and argument columns too; use one of both")
     return build(event, arguments)
 
 
 def _metadata(rows: _Rows, name: str) -> list[Mapping[str, object]] | None:
-    """The JSON object of each sequence: that of its first row that has one."""
+    """Return the metadata of each sequence: the JSON object in the first row that has one."""
     if name not in rows.source.header:
         return None
     cells = rows.source.coded(name)
@@ -311,7 +311,7 @@ def _metadata(rows: _Rows, name: str) -> list[Mapping[str, object]] | None:
 def _types(
     rows: _Rows, event: CodedColumn, events: np.ndarray
 ) -> tuple[np.ndarray, Sequence[str] | None, Problem | None]:
-    """A column of integers is a column of types; any other text makes it a column of names."""
+    """Return types if all cells are integers, else codes and names; the third result is a possible mistake."""
     codes = event.codes[events]
     used = np.unique(codes)
     distinct: list[str] = [event.values[code] for code in used.tolist()]
@@ -322,7 +322,7 @@ def _types(
         types = np.zeros(len(event.values), dtype=np.int64)
         types[used] = list(map(int, distinct))
         return types[codes], None, None
-    # -1 and 1.5 look like types that went wrong
+    # -1 and 1.5 are probably wrong types, not names
     wrong = [
         code for code, text in zip(used.tolist(), distinct, strict=True) if text in strange and not _is_padded(text)
     ]
@@ -335,12 +335,12 @@ def _types(
 
 
 def _is_padded(text: str) -> bool:
-    """`007`, which may well be a name."""
+    """Whether a text is a number with leading zeros, such as `007`, which may be a name."""
     return text.isdecimal() and text[0] == "0"
 
 
 def text_times(cells: CodedColumn, options: ReadOptions) -> TimeColumn:
-    """Times written as text: numbers, ISO 8601, or a pattern."""
+    """Parse times in text: numbers, ISO 8601, or the pattern of the options."""
     form = options.time_format or "auto"
     values = [value.strip() for value in cells.values]
     filled = np.fromiter(map(bool, values), dtype=bool, count=len(values))
@@ -362,11 +362,11 @@ def text_times(cells: CodedColumn, options: ReadOptions) -> TimeColumn:
 
 
 def read_numbers(values: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-    """Texts → int64 where all are integers, else float64; and which could be read. Empty ones are 0 and not."""
+    """Return the texts as int64 if all are integers, else as float64, and a mask of those that could be read. Empty text is 0, False."""
     joined = "".join(values)
     if (
         joined.isascii() and "_" not in joined and "" not in values
-    ):  # float() also takes 1_000 and digits of other scripts
+    ):  # float() also accepts 1_000 and digits of other scripts
         try:
             if not re.search(r"[^0-9+-]", joined):
                 return np.array(list(map(int, values)), dtype=np.int64), np.ones(len(values), dtype=bool)
@@ -379,7 +379,7 @@ def read_numbers(values: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
 
 
 def text_attribute(cells: CodedColumn) -> Attribute | None:
-    """Numbers where all values are; else categories; None where nearly every row has a text of its own."""
+    """Return numbers if all values are numbers, else categories; return None for free text."""
     values = [value.strip() for value in cells.values]
     filled = np.fromiter(map(bool, values), dtype=bool, count=len(values))
     numbers, right = read_numbers(values)
@@ -395,5 +395,5 @@ def text_attribute(cells: CodedColumn) -> Attribute | None:
 
 
 def is_free_text(distinct: int, rows: int) -> bool:
-    """Whether a text column says something else in most of its rows, and in many."""
+    """Whether a text column has more than `MOST_CATEGORIES` distinct values, in more than half of its rows."""
     return distinct > MOST_CATEGORIES and 2 * distinct > rows
