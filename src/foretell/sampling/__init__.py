@@ -1,1 +1,1 @@
-"""Models and histories in, sampled events out: proved bounds on intensities, thinning, whole futures."""
+"""Exact sampling: draw future events of histories from a model, by thinning under proved bounds on intensities."""

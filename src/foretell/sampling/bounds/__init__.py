@@ -1,1 +1,1 @@
-"""Bounds of functions of time on pieces of it."""
+"""Proved bounds of functions of time on short windows."""

@@ -1,8 +1,8 @@
 """Waves of the calendar on windows of time, as polynomials with proved remainders.
 
-Within a window the local time is the moment plus one offset, but where the zone's offset changes inside it. A wave of angular frequency `ω`
-is the polynomial through `n + 1` values up to `(ω·half)^(n+1)/((n+1)! 2^n)`; where the local time is at most `m` seconds from what one
-offset says, it is off by at most `min(ω·m, 2)` more.
+Within a window, local time is the moment plus one offset, unless the zone's offset changes inside the window. A wave of angular frequency
+`ω` equals the polynomial through its values at `n + 1` nodes up to `(ω·half)^(n+1)/((n+1)! 2^n)`. If the local time differs by up to `m`
+seconds from the one with a fixed offset, the error grows by at most `min(ω·m, 2)`.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from foretell.sampling.bounds.chebyshev import PHASE, ROUNDED, ChebyshevPiece, p
 
 
 def calendar_waves(phases: CalendarWaves, starts: Tensor, middle: Tensor, half: Tensor, degree: int) -> ChebyshevPiece:
-    """The features of a calendar on `middle ± half` [...], of sequences whose time 0 is at the moments `starts` [...]: [..., width]."""
+    """Return the features of a calendar on `middle ± half` [...] as a piece [..., width]; time 0 is at the moments `starts` [...]."""
     moments = phases.moments(starts, middle)
     if not degree:
         return point(phases(moments, torch.float64))
-    # Moments are rounded, by what float64 leaves of the time since 1970 and of a sequence's own.
+    # Rounding of moments: float64 has limited digits for the time since 1970 and for the time in the sequence.
     seconds = half * phases.calendar.seconds_per_unit
     rounded = PHASE * (moments.abs() + starts.abs() + seconds)
     around = phases.place(moments)
@@ -34,7 +34,7 @@ def calendar_waves(phases: CalendarWaves, starts: Tensor, middle: Tensor, half: 
     turns = (local * phases.turns).frac() * (2.0 * math.pi) + swing * at
     off = swing ** (degree + 1) * (1.0 / (math.factorial(degree + 1) * 2.0**degree))
     off = off + ROUNDED + speed * rounded.unsqueeze(-1) + (speed * astray.unsqueeze(-1)).clamp(max=2.0)
-    # A wave that cannot be followed is anywhere between -1 and 1.
+    # Where the error reaches 1, the only bound is that a wave is between -1 and 1.
     lost = ~(off < 1.0)
     off = torch.where(lost, torch.ones_like(off), off)
     v = torch.cat([turns.sin().masked_fill(lost, 0.0), turns.cos().masked_fill(lost, 0.0)], dim=-1)
@@ -42,7 +42,7 @@ def calendar_waves(phases: CalendarWaves, starts: Tensor, middle: Tensor, half: 
 
 
 def changes_within(phases: CalendarWaves, starts: Tensor, begin: Tensor, end: Tensor) -> Tensor:
-    """Whether the zone's offset changes on windows from `begin` to `end`: bool [...]. Bounds there are loose however short they are."""
+    """Return whether the zone's offset changes between `begin` and `end`: bool [...]. Bounds there are loose, however short the window."""
     first, last = (phases.moments(starts, one) for one in (begin, end))
     rounded = PHASE * (first.abs() + starts.abs() + last.abs())
     return phases.place(last + rounded) > phases.place(first - rounded)

@@ -1,14 +1,14 @@
-"""What a quantity does on a short window of time, from its values at a few moments and a proof of how far it can be off between them.
+"""Bounds of a quantity on a short window of time: values at a few times, and a proved bound of the error between them.
 
 On a window `t = middle + half·s`, `-1 <= s <= 1`, a quantity is the polynomial through its values at Chebyshev's nodes, up to `remainder`.
-At the nodes nothing is ever off: the values are those of the network at these times. Whatever is linear treats values and remainders
-alike. A curve `f` of a polynomial `p` is no polynomial; the one through its values at `n + 1` nodes is off by at most `2^-n` times the
-largest `(n+1)`-th coefficient that `f(p(s + z))`, as a series of `z`, has anywhere on the window. Of `p` the largest coefficients are known
-from its own, and of `f` from the range of `p`; the series of these bounds that one.
+The error at the nodes is 0: there the values are those of the network. Linear maps apply to values and remainders alike. A curve `f` of a
+polynomial `p` is not a polynomial; the polynomial through its values at `n + 1` nodes has an error of at most `2^-n` times the largest
+`(n+1)`-th coefficient of `f(p(s + z))`, as a series in `z`, anywhere on the window. That coefficient is bounded by combining bounds of the
+coefficients of `p`, which follow from its own, with those of `f` on the range of `p`.
 
-With one node, in the middle of a window without length, a quantity is just its value. All is float64. Rounding is covered where numbers
-come in: each may be off by `ROUNDED` of its size at the least, which linear maps carry on with the sizes of all that they add up, so that
-sums that cancel are known to be off by more. Final bounds are widened by a relative 1e-9 (`upper`).
+With one node, in the middle of a window of length 0, a quantity is just its value. All numbers are float64. Rounding is added to the
+remainder where numbers enter: at least `ROUNDED` times their size. Linear maps add up these errors with the absolute sizes of all terms, so
+that a sum whose terms cancel gets a larger error. Final bounds are widened by a relative 1e-9 (`upper`).
 """
 
 from __future__ import annotations
@@ -25,25 +25,25 @@ from torch import Tensor
 
 from foretell.nn.intensity import softplus as plain_softplus
 
-DEGREE = 3  # the cheapest for trained models: with 2 there are more pieces, with 4 each takes longer
-SLACK = 1e-9  # of everything that was summed up, for rounding
-ROUNDED = 4e-14  # of every number: more than a sum of some hundred terms loses
-PHASE = 8.0 * 2.0**-53  # of a phase
-SMALLEST = 1e-300  # below it numbers lose their digits
+DEGREE = 3  # the fastest for trained models: 2 needs more pieces, and with 4 each piece takes longer
+SLACK = 1e-9  # relative allowance for rounding in sums
+ROUNDED = 4e-14  # relative error of every number; more than a sum of some hundred terms loses
+PHASE = 8.0 * 2.0**-53  # relative rounding error of a phase
+SMALLEST = 1e-300  # smaller numbers lose digits
 
 
 @dataclass(frozen=True)
 class ChebyshevPiece:
-    v: Tensor  # float64 [degree + 1, ...]: at the nodes
-    remainder: Tensor  # float64 [...], at least 0; infinite or not a number: nothing is known
-    length: Tensor | None = None  # float64 [..., 1]: no row (last dimension) of what values are off by is longer
+    v: Tensor  # float64 [degree + 1, ...]: values at the nodes
+    remainder: Tensor  # float64 [...], at least 0: bound of the error between the nodes; no bound is known if it is infinite or NaN
+    length: Tensor | None = None  # float64 [..., 1]: bound of the Euclidean norm of a row (last dimension) of errors
 
     @property
     def degree(self) -> int:
         return self.v.shape[0] - 1
 
     def off_length(self) -> Tensor:
-        """A bound of the Euclidean norm of a row of errors: [..., 1]."""
+        """Return a bound of the Euclidean norm of a row of errors: [..., 1]."""
         found = torch.linalg.vector_norm(self.remainder, dim=-1, keepdim=True)
         return found if self.length is None else torch.fmin(found, self.length)
 
@@ -75,7 +75,7 @@ class ChebyshevPiece:
         return ChebyshevPiece(value, torch.addcmul(off, most, self.remainder), length)
 
     def plus(self, value: Tensor) -> ChebyshevPiece:
-        """With something added that does not change with time."""
+        """Return the piece plus a value that is constant in time."""
         if not self.degree:
             return point(self.v[0] + value)
         rounded, length = ROUNDED * value.abs(), self.length
@@ -84,7 +84,7 @@ class ChebyshevPiece:
         return ChebyshevPiece(self.v + value, self.remainder + rounded, length)
 
     def times(self, factor: Tensor | float) -> ChebyshevPiece:
-        """Multiplied by something that does not change with time."""
+        """Return the piece times a factor that is constant in time."""
         size = factor.abs() if isinstance(factor, Tensor) else abs(factor)
         length = self.length
         if length is not None:
@@ -92,7 +92,7 @@ class ChebyshevPiece:
         return ChebyshevPiece(self.v * factor, self.remainder * size, length)
 
     def through(self, matrix: Tensor) -> ChebyshevPiece:
-        """`x @ matrix` for rows x [..., in] and a matrix [..., in, out] that does not change with time."""
+        """Return `x @ matrix` for rows x [..., in] and a matrix [..., in, out] that is constant in time."""
         if not self.degree:
             return point(self.v[0] @ matrix)
         v, remainder = self.v @ matrix, self.remainder @ matrix.abs()
@@ -102,23 +102,23 @@ class ChebyshevPiece:
         return ChebyshevPiece(v, torch.fmin(remainder, self.length * columns), self.length * spectral_norm(matrix))
 
     def map(self, change: Callable[[Tensor], Tensor]) -> ChebyshevPiece:
-        """Rearranged: `change` moves, repeats or leaves out elements; dimensions count from the last."""
+        """Apply `change`, which moves, repeats or drops elements. It must count dimensions from the last one."""
         return ChebyshevPiece(change(self.v), change(self.remainder))
 
     def shape(self) -> PolynomialShape:
-        """The polynomial, and how large its coefficients can be anywhere on the window."""
+        """Return bounds of the polynomial's values and coefficients anywhere on the window."""
         return polynomial_shape(self.series())
 
     def series(self) -> Tensor:
-        """The coefficients of Chebyshev polynomials: [degree + 1, ...]."""
+        """Return the coefficients of Chebyshev polynomials: [degree + 1, ...]."""
         return _mixed(_inverse(self.degree, self.v.device), self.v)
 
     def curves(self) -> PolynomialCurves:
-        """The known range over the whole window."""
+        """Return the polynomials with bounds of their error, which hold on the whole window."""
         return PolynomialCurves(self.series(), self.shape().off(self.remainder))
 
     def upper(self) -> Tensor:
-        """An upper bound of the values on the window."""
+        """Return an upper bound of the values on the window: [...]."""
         return self.shape().upper(self.remainder)
 
     def lower(self) -> Tensor:
@@ -127,7 +127,7 @@ class ChebyshevPiece:
 
 @dataclass(frozen=True)
 class PolynomialCurves:
-    """Polynomials, and how far values can be from them."""
+    """Polynomials, and bounds of the distance between the true values and these."""
 
     series: Tensor  # [degree + 1, ...]: coefficients of Chebyshev polynomials
     off: Tensor  # [...]
@@ -136,7 +136,7 @@ class PolynomialCurves:
         return PolynomialCurves(change(self.series), change(self.off))
 
     def range_at(self, s: Tensor) -> tuple[Tensor, Tensor]:
-        """Lower and upper bounds of the value at `s` from -1 to 1 (with a tolerance of 1e-11): [n, ...] at [n]."""
+        """Return lower and upper bounds [n, ...] of the values at positions `s` [n], from -1 to 1 (with a tolerance of 1e-11)."""
         s = s.view(-1, *[1] * (self.off.dim() - 1))
         first, *others = self.series.unbind(0)
         found, before, twice = torch.zeros_like(first), torch.zeros_like(first), 2.0 * s
@@ -148,19 +148,19 @@ class PolynomialCurves:
 
 @dataclass(frozen=True)
 class PolynomialShape:
-    """No Chebyshev polynomial is larger than 1 on the window, and none of its derivatives larger than at the window's end (Markov)."""
+    """Bounds of a polynomial. On the window no Chebyshev polynomial exceeds 1, and its derivatives are largest at the end (Markov)."""
 
-    centre: Tensor  # [...]: about its mean
-    swing: Tensor  # [...]: how far it can be from `centre`
-    most: Tensor  # [degree, ...]: no first, second, … coefficient at any `s` is larger
+    centre: Tensor  # [...]: about the mean of the polynomial
+    swing: Tensor  # [...]: the largest distance from `centre`
+    most: Tensor  # [degree, ...]: bounds of the first, second, … Taylor coefficient at any `s`
 
     @property
     def size(self) -> Tensor:
-        """No value of the polynomial is larger."""
+        """A bound of the polynomial's absolute value: [...]."""
         return self.centre.abs() + self.swing
 
     def off(self, remainder: Tensor) -> Tensor:
-        """How far a value can be from the polynomial's, which is rounded; what is nothing is nothing."""
+        """Return a bound of the distance between a value and the polynomial's, with rounding; 0 where both are 0."""
         size = self.size + remainder
         return remainder + SLACK * size + SMALLEST * (size != 0.0).to(size.dtype)
 
@@ -172,7 +172,7 @@ class PolynomialShape:
 
 
 def polynomial_shape(series: Tensor) -> PolynomialShape:
-    """From coefficients of Chebyshev polynomials [degree + 1, ...], whose values are lost."""
+    """Compute the shape from coefficients of Chebyshev polynomials [degree + 1, ...], which are overwritten."""
     most = _mixed(_steepest(len(series) - 1, series.device), series[1:].abs_())
     return PolynomialShape(series[0], most[0], most[1:])
 
@@ -186,21 +186,21 @@ def constant(value: Tensor, degree: int) -> ChebyshevPiece:
 
 
 def between(low: Tensor, high: Tensor, degree: int) -> ChebyshevPiece:
-    """Somewhere from `low` to `high`, however it changes."""
+    """Return a piece whose value may be anything from `low` to `high` at any time."""
     return ChebyshevPiece(((low + high) / 2.0).expand(degree + 1, *low.shape), (high - low) / 2.0)
 
 
 def waves(middle: Tensor, half: Tensor, frequency: Tensor, phase: Tensor, degree: int) -> ChebyshevPiece:
-    """`sin(frequency·t + phase)` on `middle ± half`: [..., F] from [...] and [F]."""
+    """Return `sin(frequency·t + phase)` on `middle ± half` as a piece [..., F], from [...] and [F]."""
     turns = (middle.unsqueeze(-1) * frequency + phase).remainder(2.0 * math.pi)
     if not degree:
         return point(torch.sin(turns))
     swing = half.unsqueeze(-1) * frequency
     at = places(degree, middle.device).view(-1, *[1] * swing.dim())
     off = _power(swing, degree + 1) * (1.0 / (math.factorial(degree + 1) * 2.0**degree))
-    # A phase is rounded, here and wherever the wave's value is computed, by what float64 leaves of a large time.
+    # A phase is rounded, here and where the model computes the wave, because float64 has limited digits for a large time.
     off = off + ROUNDED + PHASE * (middle.abs() + half).unsqueeze(-1) * frequency
-    # A wave that turns too often to be followed is anywhere between -1 and 1.
+    # If a wave turns too often within the window, the only bound is that it is between -1 and 1.
     lost = off >= 1.0
     v = torch.sin(turns + swing * at)
     if not bool(lost.any()):
@@ -209,7 +209,7 @@ def waves(middle: Tensor, half: Tensor, frequency: Tensor, phase: Tensor, degree
 
 
 def elapsed(middle: Tensor, half: Tensor, since: Tensor, degree: int) -> ChebyshevPiece:
-    """`t − since` on `middle ± half`: [...]."""
+    """Return `t − since` on `middle ± half` as a piece [...]."""
     if not degree:
         return point(middle - since)
     at = places(degree, middle.device).view(-1, *[1] * middle.dim())
@@ -218,10 +218,10 @@ def elapsed(middle: Tensor, half: Tensor, since: Tensor, degree: int) -> Chebysh
 
 
 def decay(middle: Tensor, half: Tensor, since: Tensor, rate: Tensor, degree: int) -> ChebyshevPiece:
-    """`exp(−rate·(t − since))` on `middle ± half`: [..., F] from [...] and rates [..., F], none of them below 0.
+    """Return `exp(−rate·(t − since))` on `middle ± half` as a piece [..., F], from [...] and rates [..., F] that are at least 0.
 
-    A cell that drifts from `c` to its target is `decay(…).times(c − target).plus(target)`. Every derivative is largest where the window
-    begins, so that the polynomial through `n + 1` values is off by at most `x^(n+1)/((n+1)! 2^n)` of the value there, `x = rate·half`.
+    A cell that drifts from `c` to its target is `decay(…).times(c − target).plus(target)`. Every derivative is largest at the start of the
+    window, so the polynomial through `n + 1` values has an error of at most `x^(n+1)/((n+1)! 2^n)` times the value there, `x = rate·half`.
     """
     if not degree:
         return point(torch.exp(-rate * (middle - since).unsqueeze(-1)))
@@ -229,29 +229,27 @@ def decay(middle: Tensor, half: Tensor, since: Tensor, rate: Tensor, degree: int
     at = places(degree, middle.device).view(-1, *[1] * swing.dim())
     high, low = torch.exp(swing - rate * elapsed), torch.exp(-swing - rate * elapsed)
     off = high * _power(swing, degree + 1) * (1.0 / (math.factorial(degree + 1) * 2.0**degree))
-    # The ends of a window are rounded, by what float64 leaves of a large time; so is the time that has passed.
+    # The ends of a window and the elapsed time are rounded, because float64 has limited digits for a large time.
     rounded = high * (ROUNDED + PHASE * rate * (middle.abs() + since.abs() + half).unsqueeze(-1)) + SMALLEST
-    # It only falls: where that says more, it is anywhere between its first and its last value.
+    # The function decreases. Where this gives a better bound, the piece is anywhere between the first and the last value.
     plain = between(low, high, degree)
-    lost = ~(off <= plain.remainder)  # what is not a number is lost, too
+    lost = ~(off <= plain.remainder)  # true for NaN, too
     v = torch.exp(-rate * elapsed - swing * at)
     return ChebyshevPiece(torch.where(lost, plain.v, v), torch.where(lost, plain.remainder, off) + rounded)
 
 
 def exp_off(p: PolynomialShape, remainder: Tensor) -> Tensor:
-    """How far `e^x` can be from the polynomial through its values, where `x` is `p` up to a remainder."""
+    """Return a bound of the distance between `e^x` and the polynomial through its values, where `x` is `p` up to `remainder`."""
     most = p.most.unbind(0)
     degree = len(most)
-    series = [most[0]]  # from the first on; before it there is 1
-    for k in range(
-        2, degree + 2
-    ):  # k of coefficient k is the sum of i times coefficient i of p times coefficient k - i
+    series = [most[0]]  # coefficients from the first on; the one before is 1
+    for k in range(2, degree + 2):  # k·c_k = Σ_i i·p_i·c_{k−i}, with c the coefficients of the result
         found = most[k - 1] if k <= degree else torch.zeros_like(most[0])
         for i in range(1, min(k - 1, degree) + 1):
             found = torch.addcmul(found, most[i - 1], series[k - i - 1], value=i / k)
         series.append(found)
     upper = (p.centre + p.swing).add_(remainder).exp_()
-    # `e^(p + r) − e^p` is at most `1 − e^(-r)`, or r, of the largest `e^(p + r)`; and all values at the nodes are below that.
+    # `e^(p + r) − e^p` is at most `1 − e^(-r)` (or r) times the largest `e^(p + r)`. All values at the nodes are below that maximum.
     share = torch.add(remainder, series[-1], alpha=0.5**degree).add_(ROUNDED).clamp_(max=1.0 + overshoot(degree))
     return share.mul_(upper)
 
@@ -262,9 +260,9 @@ def tanh(x: ChebyshevPiece) -> ChebyshevPiece:
     shape = x.shape()
     reach = shape.swing + x.remainder
     slope = 1.0 - _tanh((shape.centre.abs() - reach).clamp(min=0.0)).square()
-    # Every derivative is the slope times a polynomial of tanh, and is bounded by itself, too.
+    # Every derivative is the slope times a polynomial of tanh, and also has a bound that does not depend on the slope.
     bounds = [torch.clamp(slope * by_slope, max=alone) for by_slope, alone in _tanh_bounds(x.degree + 1)[1:]]
-    # Far from 0 the slope is nothing, and the value is rounded all the same.
+    # Far from 0 the slope vanishes, but the value is still rounded.
     return curve_piece(x, shape, _tanh, bounds, slope, (slope * reach + ROUNDED).clamp(max=2.0))
 
 
@@ -281,7 +279,7 @@ def softplus(x: ChebyshevPiece) -> ChebyshevPiece:
 
 
 def power(x: ChebyshevPiece, exponent: Tensor | float) -> ChebyshevPiece:
-    """`x^exponent` where `x` stays above 0; nothing is known elsewhere."""
+    """Return `x^exponent` for `x` above 0; the remainder is infinite where `x` may not be positive."""
     if not x.degree:
         return point(x.v[0] ** exponent)
     shape = x.shape()
@@ -298,7 +296,7 @@ def power(x: ChebyshevPiece, exponent: Tensor | float) -> ChebyshevPiece:
 
 
 def relu(x: ChebyshevPiece) -> ChebyshevPiece:
-    """`max(x, 0)`: itself, nothing, or between two lines of one slope where the sign is not sure."""
+    """Return `max(x, 0)`: `x`, 0, or, where the sign is not certain, a line with an error that covers both."""
     if not x.degree:
         return point(x.v[0].clamp(min=0.0))
     shape = x.shape()
@@ -310,13 +308,13 @@ def relu(x: ChebyshevPiece) -> ChebyshevPiece:
 
 
 def tighter(found: ChebyshevPiece, low: Tensor, high: Tensor) -> ChebyshevPiece:
-    """The computed piece, or a known range if that is narrower."""
-    worse = ~(found.remainder <= 0.5 * (high - low))  # what is not a number says less
+    """Return the computed piece, or the range `low` to `high` where that is narrower."""
+    worse = ~(found.remainder <= 0.5 * (high - low))  # true if the remainder is NaN
     return ranged(found, worse, low, high) if bool(worse.any()) else found
 
 
 def ranged(found: ChebyshevPiece, where: Tensor, low: Tensor, high: Tensor) -> ChebyshevPiece:
-    """The computed piece, with a plain range in some places."""
+    """Return the computed piece, with the range `low` to `high` instead where `where` is true."""
     plain = between(low, high, found.degree)
     v, remainder = torch.where(where, plain.v, found.v), torch.where(where, plain.remainder, found.remainder)
     length = None if found.length is None else found.length.masked_fill(where.any(-1, keepdim=True), torch.inf)
@@ -324,7 +322,7 @@ def ranged(found: ChebyshevPiece, where: Tensor, low: Tensor, high: Tensor) -> C
 
 
 def unless_known(upper: Tensor) -> Tensor:
-    """A bound, infinite where it is not a number."""
+    """Return the bound, with infinity in place of NaN."""
     return upper.nan_to_num(nan=math.inf, posinf=math.inf)
 
 
@@ -336,33 +334,33 @@ def curve_piece(
     slope: Tensor,
     most: Tensor,
 ) -> ChebyshevPiece:
-    """A curve that is never further than `most` from its value at the centre.
+    """Return the piece of a curve of `x` that is never further than `most` from its value at the centre.
 
-    `slope` bounds its first coefficient anywhere within reach, and `bounds` the second and those after it.
+    `slope` bounds the first Taylor coefficient anywhere within reach; `bounds` are those of the second and later ones.
     """
     beyond = coefficient_beyond(bounds, shape.most).mul_(0.5**x.degree).add_(ROUNDED)
     off = torch.addcmul(beyond, slope, x.remainder)
     length = None
     if x.length is not None:
         length = x.length * slope.amax(-1, keepdim=True) + torch.linalg.vector_norm(beyond, dim=-1, keepdim=True)
-    lost = ~(off <= most)  # what is not a number is lost, too
+    lost = ~(off <= most)  # true for NaN, too
     if not bool(lost.any()):
         return ChebyshevPiece(curve(x.v), off, length)
-    if length is not None:  # of rows that lost something nothing more is known
+    if length is not None:  # no bound of a row's norm is left once an element is lost
         length = length.masked_fill(lost.any(-1, keepdim=True), torch.inf)
     return ChebyshevPiece(torch.where(lost, curve(shape.centre), curve(x.v)), torch.where(lost, most, off), length)
 
 
 def coefficient_beyond(bounds: Sequence[Tensor], most: Tensor) -> Tensor:
-    """The coefficient after the degree of `Σ_j bounds_j p^j`, j from 2 on, where `most` are those of `p`, from the first on."""
+    """Return a bound of coefficient degree + 1 of `Σ_{j≥2} bounds_j p^j`, where `most` bounds the coefficients of `p` from the first on."""
     p = most.unbind(0)
     last = len(p) + 1
-    powers = p  # of p^j: coefficients j … degree, and from p² on the one after
+    powers = p  # coefficients j … degree of p^j, and from p² on one more
     out = torch.zeros_like(p[0])
     for j in range(2, last + 1):
         made = []
         for k in range(j, last + 1):
-            # Coefficient k of p^j; those of p^(j-1) begin at j - 1.
+            # Coefficient k of p^j; the coefficients of p^(j-1) begin at j - 1.
             first, *others = range(max(1, k - j + 2 - len(powers)), min(k - j + 1, last - 1) + 1)
             found = p[first - 1] * powers[k - first - j + 1]
             for i in others:
@@ -374,12 +372,12 @@ def coefficient_beyond(bounds: Sequence[Tensor], most: Tensor) -> Tensor:
 
 
 def _tanh(x: Tensor) -> Tensor:
-    """To `ROUNDED` only, in half of the time."""
+    """Return tanh with an error of `ROUNDED`, in half the time of `torch.tanh`."""
     return torch.sigmoid(2.0 * x).mul_(2.0).sub_(1.0)
 
 
 def places(degree: int, device: torch.device) -> Tensor:
-    """Chebyshev's nodes on [-1, 1]; a single one is in the middle."""
+    """Return Chebyshev's nodes on [-1, 1]: [degree + 1]; a single node is in the middle."""
     return _places(degree).to(device)
 
 
@@ -395,13 +393,13 @@ def _places(degree: int) -> Tensor:
 
 @lru_cache
 def _inverse(degree: int, device: torch.device) -> Tensor:
-    """From values at the nodes to coefficients of Chebyshev polynomials."""
+    """Return the matrix from values at the nodes to coefficients of Chebyshev polynomials."""
     return torch.from_numpy(np.linalg.inv(chebyshev.chebvander(_places(degree).numpy(), degree))).to(device)
 
 
 @lru_cache
 def _steepest(degree: int, device: torch.device) -> Tensor:
-    """Coefficient i of `T_k(s + z)` in z is largest at `s = 1`, for k and i from 1 on; and before these, `T_k` itself."""
+    """Return coefficient i of `T_k(1 + z)` in z, its maximum over the window, for k ≥ 1; row i = 0 is the maximum of `T_k` itself."""
     each = [[0.0] * k + [1.0] for k in range(1, degree + 1)]
     rows = [
         [chebyshev.chebval(1.0, chebyshev.chebder(one, i)) / math.factorial(i) for one in each]
@@ -412,7 +410,7 @@ def _steepest(degree: int, device: torch.device) -> Tensor:
 
 @lru_cache
 def _tanh_bounds(orders: int) -> list[tuple[float, float]]:
-    """Bounds of coefficients 1, 2, … of tanh anywhere: as a share of the slope there, and alone."""
+    """Return bounds of Taylor coefficients 1, 2, … of tanh at any point: relative to the slope there, and absolute."""
     return derivative_bounds(orders, Polynomial([1.0, 0.0, -1.0]), Polynomial([1.0, 0.0, -1.0]), -1.0)
 
 
@@ -422,9 +420,9 @@ def _softplus_bounds(orders: int) -> list[tuple[float, float]]:
 
 
 def derivative_bounds(orders: int, slope: Polynomial, moves: Polynomial, low: float) -> list[tuple[float, float]]:
-    """Bounds of Taylor coefficients 1, 2, … of a curve, as a share of its slope, and alone.
+    """Return bounds of Taylor coefficients 1, 2, … of a curve at any point: relative to its slope there, and absolute.
 
-    The slope is a polynomial of some `y` from `low` to 1, where `y` itself moves as `moves` says.
+    The slope is a polynomial in a variable `y` from `low` to 1; the polynomial `moves` is the derivative of `y`.
     """
     share, bounds = Polynomial([1.0]), []
     for order in range(1, orders + 1):
@@ -436,15 +434,15 @@ def derivative_bounds(orders: int, slope: Polynomial, moves: Polynomial, low: fl
 
 
 def _largest(polynomial: Polynomial, low: float) -> float:
-    """From `low` to 1: at its turns or its ends."""
+    """Return the largest absolute value of a polynomial from `low` to 1, which is at a root of its derivative or at an end."""
     turns = polynomial.deriv().roots() if polynomial.degree() > 1 else np.zeros(0)
-    within = np.clip(turns.real, low, 1.0)  # of complex ones the real part does no harm
+    within = np.clip(turns.real, low, 1.0)  # the real part of a complex root is a harmless extra point
     return float(np.abs(polynomial(np.concatenate([within, [low, 1.0]]))).max())
 
 
 @lru_cache
 def overshoot(degree: int) -> float:
-    """How much larger than all its values at the nodes a polynomial can be on the window."""
+    """Return by which factor a polynomial on the window can exceed all its values at the nodes."""
     grid = np.linspace(-1.0, 1.0, 20_001)
     return float(
         np.abs(chebyshev.chebvander(grid, degree) @ _inverse(degree, torch.device("cpu")).numpy()).sum(1).max()
@@ -453,13 +451,13 @@ def overshoot(degree: int) -> float:
 
 
 def spectral_norm(matrix: Tensor) -> Tensor:
-    """No smaller than the largest singular value of a matrix, and larger by a tenth at the most for a hundred rows.
+    """Return an upper bound of the largest singular value; for a hundred rows it is at most a tenth too large.
 
-    The Frobenius norm of the sixteenth power of its singular values: `(Σ σ³²)^(1/32)`.
+    The bound is `(Σ σ³²)^(1/32)` over the singular values σ, from the Frobenius norm of a power of the matrix.
     """
     if not matrix.numel():
         return torch.linalg.matrix_norm(matrix)
-    largest = matrix.abs().amax((-2, -1), keepdim=True).clamp(min=SMALLEST)  # squares of small numbers would vanish
+    largest = matrix.abs().amax((-2, -1), keepdim=True).clamp(min=SMALLEST)  # squares of small numbers would underflow
     norm = torch.linalg.matrix_norm(matrix / largest, keepdim=True).clamp(min=SMALLEST)
     shrunk, size = matrix / largest / norm, (largest * norm)[..., 0, 0]
     gram = shrunk @ shrunk.mT if matrix.shape[-2] < matrix.shape[-1] else shrunk.mT @ shrunk
@@ -473,7 +471,7 @@ def _mixed(matrix: Tensor, values: Tensor) -> Tensor:
 
 
 def _power(x: Tensor, exponent: int) -> Tensor:
-    """`x^exponent` from products, which take a fraction of the time."""
+    """Return `x^exponent` by repeated products, which is faster than `x ** exponent`."""
     found = x if exponent % 2 else None
     while exponent := exponent // 2:
         x = x * x

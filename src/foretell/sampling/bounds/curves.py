@@ -1,4 +1,4 @@
-"""GELU, exponentials and logarithms of a `ChebyshevPiece`, and decaying rotations, with a remainder that holds anywhere on their window.
+"""GELU, exponentials and logarithms of a `ChebyshevPiece`, and decaying rotations, with remainders that hold on the whole window.
 
 A curve of a piece needs a bound of every Taylor coefficient `|f⁽ⁿ⁾|/n!` on the range that the piece can reach; `curve_piece` does the rest.
 The curves with closed recurrences (tanh, softplus, powers, relu) are in `chebyshev`.
@@ -30,13 +30,13 @@ from foretell.sampling.bounds.chebyshev import (
     tighter,
 )
 
-FALLS = (0.0, 0.25, 0.4)  # θ: a coefficient of GELU is below a constant times `exp(−θ x²)`, for each of these
-FAR = 40.0  # coefficient_beyond it GELU's slope is 0 or 1 in float64
-TURN = math.sqrt(2.0)  # where GELU's slope is largest; smallest at minus that
+FALLS = (0.0, 0.25, 0.4)  # values of θ for which a Taylor coefficient of GELU is at most a constant times `exp(−θ x²)`
+FAR = 40.0  # beyond ±FAR, GELU's slope is 0 or 1 in float64
+TURN = math.sqrt(2.0)  # the slope of GELU is largest here, and smallest at −TURN
 
 
 def gelu(x: ChebyshevPiece) -> ChebyshevPiece:
-    """`x Φ(x)`, `Φ` the normal distribution function: GELU without approximation."""
+    """Return `x Φ(x)` with the normal distribution function `Φ`: exact GELU."""
     if not x.degree:
         return point(F.gelu(x.v[0]))
     shape = x.shape()
@@ -52,7 +52,7 @@ def gelu(x: ChebyshevPiece) -> ChebyshevPiece:
 
 
 def exp(x: ChebyshevPiece) -> ChebyshevPiece:
-    """`e^x`, or, where its polynomial says less, anywhere between its lowest and its highest value."""
+    """Return `e^x`; where its polynomial gives a worse bound, a value anywhere between the lowest and the highest one."""
     if not x.degree:
         return point(torch.exp(x.v[0]))
     shape = x.shape()
@@ -62,7 +62,7 @@ def exp(x: ChebyshevPiece) -> ChebyshevPiece:
 
 
 def log1p(x: ChebyshevPiece) -> ChebyshevPiece:
-    """`log(1 + x)` where `x` stays above -1; nothing is known elsewhere."""
+    """Return `log(1 + x)` for `x` above -1; the remainder is infinite elsewhere."""
     if not x.degree:
         return point(torch.log1p(x.v[0]))
     shape = x.shape()
@@ -73,19 +73,19 @@ def log1p(x: ChebyshevPiece) -> ChebyshevPiece:
     v = torch.log1p(x.v.clamp(min=-1.0 + 1e-15))
     rounded = ROUNDED * v.abs().amax(0)
     off = coefficient_beyond(bounds[1:], shape.most) / 2.0**x.degree + bounds[0] * x.remainder + rounded
-    # It only grows: where that says more, it is anywhere between its lowest and its highest value.
+    # The function increases. Where this gives a better bound, the piece is anywhere between the lowest and the highest value.
     range_low, range_high = torch.log1p(low.clamp(min=-1.0 + 1e-15)), torch.log1p(high.clamp(min=-1.0 + 1e-15))
     found = tighter(ChebyshevPiece(v, off), range_low - rounded, range_high + rounded)
     return ChebyshevPiece(found.v, torch.where(known, found.remainder, torch.inf))
 
 
 def normalised(x: ChebyshevPiece, eps: float) -> ChebyshevPiece:
-    """`(x − mean)/√(variance + eps)` of rows [..., D].
+    """Return `(x − mean)/√(variance + eps)` of rows [..., D].
 
-    All is told of the whole row, in root mean squares. With `A_i` the largest i-th Taylor coefficient of the centred row anywhere and `A_0`
-    its largest size, no coefficient of its variance is larger than that of `(Σ A_i zⁱ)²`; the inverse root of what begins with at least
-    `q` has coefficients no larger than those of `(1 − y)^(-1/2)/√q`, and the product with the row no larger than the product of these.
-    Where the row is off by a vector `r` the outcome is off by at most `|r|/√q`: no slope of this map is larger, in any direction.
+    Bounds are for whole rows, as root mean squares. Let `A_i` bound the i-th Taylor coefficient of the centred row anywhere, and `A_0` its
+    size. The coefficients of the variance are at most those of `(Σ A_i zⁱ)²`. The inverse root of a function that starts at `q` or more has
+    coefficients no larger than those of `(1 − y)^(-1/2)/√q`. Those of the result are at most those of this series times the row's.
+    If the row has an error vector `r`, the result's error is at most `|r|/√q`: this map has no larger slope in any direction.
     """
     size = x.v.shape[-1]
     centred = x.v - x.v.mean(-1, keepdim=True)
@@ -113,19 +113,19 @@ def normalised(x: ChebyshevPiece, eps: float) -> ChebyshevPiece:
     carried = off / ((least - off).clamp(min=0.0).square() + eps).sqrt()
     rounded = ROUNDED * (1.0 + x.v.abs().amax((0, -1)).unsqueeze(-1) / below.sqrt())
     length = root * (beyond * 0.5**x.degree + carried + rounded)
-    lost = ~(length <= root)  # no row is longer than √D
+    lost = ~(length <= root)  # a normalised row has at most length √D
     if bool(lost.any()):
         v, length = v.masked_fill(lost, 0.0), length.masked_fill(lost, root * (1.0 + SLACK))
     return ChebyshevPiece(v, length.expand(x.remainder.shape), length)
 
 
 def inverse(x: ChebyshevPiece) -> ChebyshevPiece:
-    """`1/(1 + x)` of an `x` that is never below 0."""
+    """Return `1/(1 + x)` for `x` of at least 0."""
     if not x.degree:
         return point(1.0 / (1.0 + x.v[0]))
     shape = x.shape()
     low, high = 1.0 + shape.lower(x.remainder), 1.0 + shape.upper(x.remainder)
-    safe = low.clamp(min=1e-300)  # the polynomial may go below 0
+    safe = low.clamp(min=1e-300)  # the polynomial itself may be below 0
     bounds = [safe ** -(j + 1.0) for j in range(1, x.degree + 2)]
     off = coefficient_beyond(bounds[1:], shape.most) / 2.0**x.degree + bounds[0] * x.remainder + ROUNDED
     found = ChebyshevPiece(1.0 / (1.0 + x.v), torch.where(low > 0.0, off, torch.inf))
@@ -134,7 +134,7 @@ def inverse(x: ChebyshevPiece) -> ChebyshevPiece:
 
 
 def _gelu_slope(low: Tensor, high: Tensor) -> Tensor:
-    """The largest `|Φ(x) + x φ(x)|` from `low` to `high`: at an end, or where it turns."""
+    """Return the largest `|Φ(x) + x φ(x)|` from `low` to `high`, which is at an end or at ±√2."""
     ends = [_slope(end.clamp(-FAR, FAR)).abs() for end in (low, high)]
     most = torch.maximum(*ends)
     for turn in (-TURN, TURN):
@@ -149,9 +149,9 @@ def _slope(x: Tensor) -> Tensor:
 
 @lru_cache
 def _gelu_bounds(orders: int) -> list[tuple[float, ...]]:
-    """For coefficients 2, 3, … of GELU and each fall θ the largest `|f⁽ⁿ⁾(x)| exp(θ x²)/n!` anywhere.
+    """Return the largest `|f⁽ⁿ⁾(x)| exp(θ x²)/n!` over all x, for coefficients n = 2, 3, … of GELU and each θ of `FALLS`.
 
-    `f″ = φ(x)(2 − x²)`; if a derivative is `φ q`, the next is `φ (q′ − x q)`. So `φ q exp(θ x²)` turns where `q′ = (1 − 2θ) x q`.
+    `f″ = φ(x)(2 − x²)`; if a derivative is `φ q`, the next is `φ (q′ − x q)`. So `φ q exp(θ x²)` has its extrema at `q′ = (1 − 2θ) x q`.
     """
     q, found = Polynomial([2.0, 0.0, -1.0]), []
     x = Polynomial([0.0, 1.0])
@@ -162,7 +162,7 @@ def _gelu_bounds(orders: int) -> list[tuple[float, ...]]:
 
 
 def _largest(q: Polynomial, fall: float) -> float:
-    turns = (q.deriv() - (1.0 - 2.0 * fall) * Polynomial([0.0, 1.0]) * q).roots().real  # other points do no harm
+    turns = (q.deriv() - (1.0 - 2.0 * fall) * Polynomial([0.0, 1.0]) * q).roots().real  # other points are harmless
     sizes = np.abs(q(turns)) * np.exp((fall - 0.5) * turns**2) / math.sqrt(2.0 * math.pi)
     return float(sizes.max()) * (1.0 + 1e-6)
 
@@ -170,10 +170,10 @@ def _largest(q: Polynomial, fall: float) -> float:
 def spiral(
     middle: Tensor, half: Tensor, since: Tensor, rate: Tensor, frequency: Tensor, degree: int
 ) -> tuple[ChebyshevPiece, ChebyshevPiece]:
-    """Real and imaginary part of `exp((−rate + i·frequency)(t − since))` on `middle ± half`: [..., F] each, rates not below 0.
+    """Return the real and imaginary parts of `exp((−rate + i·frequency)(t − since))` on `middle ± half`: [..., F] each, rates at least 0.
 
-    No part of its n-th derivative is larger than `|−rate + i·frequency|ⁿ` times its size, which is largest where the window begins. So the
-    polynomial through `n + 1` values is off by at most `x^(n+1)/((n+1)! 2^n)` of the size there, `x = |−rate + i·frequency|·half`.
+    The n-th derivative is at most `|−rate + i·frequency|ⁿ` times the modulus, which is largest at the start of the window. So the
+    polynomial through `n + 1` values has an error of at most `x^(n+1)/((n+1)! 2^n)` times that modulus, `x = |−rate + i·frequency|·half`.
     """
     elapsed, half = (middle - since).unsqueeze(-1), half.unsqueeze(-1)
     if not degree:
@@ -182,9 +182,9 @@ def spiral(
     passed = elapsed + half * places(degree, middle.device).view(-1, *[1] * rate.dim())
     speed, high = torch.hypot(rate, frequency), torch.exp(rate * (half - elapsed))
     off = high * (speed * half) ** (degree + 1) * (1.0 / (math.factorial(degree + 1) * 2.0**degree))
-    # The ends of a window are rounded, by what float64 leaves of a large time; so is the time that has passed.
+    # The ends of a window and the elapsed time are rounded, because float64 has limited digits for a large time.
     rounded = high * (ROUNDED + PHASE * speed * ((middle.abs() + since.abs()).unsqueeze(-1) + half)) + SMALLEST
-    # What turns too often to be followed is anywhere on its disc.
+    # If it turns too often within the window, the only bound is the disc with the largest modulus.
     lost = ~(off <= high)
     size = torch.exp(-rate * passed).masked_fill(lost, 0.0)
     remainder, angle = torch.where(lost, high, off) + rounded, frequency * passed

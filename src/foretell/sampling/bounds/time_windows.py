@@ -1,11 +1,11 @@
-"""Functions of the time since an event on windows, as polynomials of time or of a logarithm of that time.
+"""Functions of the time since an event on windows, as polynomials of time or of the logarithm of the elapsed time.
 
-With `u` the time since the event and a shortest time `e`, that variable is `x = log(u + e)`; a window is `x = middle + half·s`, and nodes
-are Chebyshev's in `s`. What a model does on many scales of time is smooth in `x`: `exp(−u/s)` has one step there and `log(1 + u/s)` one
-bend, each about as wide as a factor of e in time, so that a piece may be as long as the time that has passed before it.
+With `u` the time since the event and a shortest time `e`, the logarithmic variable is `x = log(u + e)`. A window is
+`x = middle + half·s`, with Chebyshev's nodes in `s`. Models with several time scales are smooth in `x`: `exp(−u/s)` is one step and
+`log(1 + u/s)` one bend, each about as wide as a factor of 2.7 in time. So a piece may be as long as the time that has passed before it.
 
-Every function is the polynomial through its values at `n + 1` nodes, up to `half^(n+1)/2^n` times the largest of its Taylor coefficients
-of that order on the window.
+Every function equals the polynomial through its values at `n + 1` nodes, up to `half^(n+1)/2^n` times the largest Taylor coefficient
+of order `n + 1` on the window.
 """
 
 from __future__ import annotations
@@ -36,11 +36,15 @@ from foretell.sampling.bounds.chebyshev import (
 )
 from foretell.sampling.bounds.curves import log1p, spiral
 
-FALLS = (0.0, 0.5, 0.8)  # θ: a coefficient of `exp(−eˣ)` is below a constant times `exp(−θ eˣ)`, for each of these
+FALLS = (
+    0.0,
+    0.5,
+    0.8,
+)  # values of θ for which a Taylor coefficient of `exp(−eˣ)` is at most a constant times `exp(−θ eˣ)`
 
 
 def place(times: Tensor, start: Tensor, end: Tensor, origin: Tensor | None) -> Tensor:
-    """Where times lie on windows from `start` to `end`, from -1 to 1, in time or in the logarithm of the time since `origin`."""
+    """Return the positions of times in windows from `start` to `end`, from -1 to 1: in time, or in the logarithm of `t − origin`."""
     if origin is None:
         half = (end - start) / 2.0
         return ((times - (start + end) / 2.0) / half).clamp(-1.0, 1.0)
@@ -50,30 +54,30 @@ def place(times: Tensor, start: Tensor, end: Tensor, origin: Tensor | None) -> T
 
 
 class TimeWindows(Protocol):
-    """Windows [...] after an event each; of degree 0 they are moments. `u` is the time since the event."""
+    """Windows [...], each after an event; with degree 0 they are single times. `u` is the time since the event."""
 
     def range(self) -> tuple[Tensor, Tensor]:
-        """`u` where a window begins, and where it ends: [...] each."""
+        """Return `u` at the start and at the end of each window: [...] each."""
         ...
 
     def exponentials(self, rates: Tensor, since: Tensor | float = 0.0) -> ChebyshevPiece:
-        """`exp(−rate·(u − since))` for rates and a `since` of shape [..., F]: [..., F]."""
+        """Return `exp(−rate·(u − since))` as a piece [..., F], for rates and `since` of shape [..., F]."""
         ...
 
     def logs(self, scales: Tensor) -> ChebyshevPiece:
-        """`log(1 + u/s)` for scales [F] that are not below the shortest: [..., F]."""
+        """Return `log(1 + u/s)` as a piece [..., F], for scales [F] that are at least the shortest time."""
         ...
 
     def waves(self, turns: Tensor, is_set: Tensor) -> tuple[ChebyshevPiece, ChebyshevPiece]:
-        """Sines and cosines of `2πu·turns` for turns [F] per unit of time, those that are set; the others are 0: [..., F] each."""
+        """Return sines and cosines of `2πu·turns`, pieces [..., F], for turns [F] per unit of time; 0 where `is_set` is 0."""
         ...
 
 
 @dataclass(frozen=True)
 class PlainWindows:
-    """Pieces are polynomials of time."""
+    """Windows whose pieces are polynomials of time."""
 
-    centre: Tensor  # of the windows: [...]
+    centre: Tensor  # [...]: the middle of each window
     half: Tensor
     event: Tensor
     degree: int
@@ -88,9 +92,9 @@ class PlainWindows:
         centre, half, event = (one.unsqueeze(-1).expand(shape) for one in (self.centre, self.half, self.event))
         found = decay(centre, half, event + since, rates.clamp(min=0.0), self.degree)
         rises = rates < 0.0
-        if bool(rises.any()):  # backwards in time what rises falls
+        if bool(rises.any()):  # backwards in time, an increasing exponential decreases
             back = decay(-centre, half, -(event + since), (-rates).clamp(min=0.0), self.degree)
-            v = torch.where(rises, back.v.flip(0), found.v)  # nodes lie as far to the left as to the right
+            v = torch.where(rises, back.v.flip(0), found.v)  # the nodes are symmetric
             found = ChebyshevPiece(v, torch.where(rises, back.remainder, found.remainder))
         return found.map(lambda part: part.squeeze(-1))
 
@@ -107,18 +111,18 @@ class PlainWindows:
 
 @dataclass(frozen=True)
 class LogWindows:
-    """Pieces are polynomials of `log(u + e)`."""
+    """Windows whose pieces are polynomials of `log(u + e)`."""
 
     shortest: float  # e
     reach: Tensor  # u + e at the nodes: [degree + 1, ...]
-    half: Tensor  # in the logarithm: [...]
-    low: Tensor  # u + e where the window begins, and where it ends: [...]
+    half: Tensor  # [...]: half the length in the logarithm
+    low: Tensor  # [...]: u + e at the start of the window
     high: Tensor
-    rounded: Tensor  # what u is rounded by: [...]
+    rounded: Tensor  # [...]: rounding error of u
 
     @classmethod
     def of(cls, centre: Tensor, half: Tensor, event: Tensor, shortest: float, degree: int) -> LogWindows:
-        """From windows in time, `centre ± half`."""
+        """Make logarithmic windows from the windows `centre ± half` in time."""
         after = centre - event + shortest
         if not degree:
             return cls(shortest, after.unsqueeze(0), half, after, after, half)
@@ -136,7 +140,7 @@ class LogWindows:
         return self.low - self.shortest, self.high - self.shortest
 
     def exponentials(self, rates: Tensor, since: Tensor | float = 0.0) -> ChebyshevPiece:
-        """It is `exp(rate·(e + since))` times `exp(−q)`, `q = rate·(u + e)`, which changes as `eˣ`."""
+        """Use that the result is `exp(rate·(e + since))` times `exp(−q)` with `q = rate·eˣ`."""
         offset = rates * (self.shortest + since)
         v = torch.exp(offset - rates * self.reach.unsqueeze(-1))
         if not self.degree:
@@ -148,19 +152,19 @@ class LogWindows:
         size, most = torch.maximum(first.abs(), last.abs()), torch.zeros_like(high)
         for one in reversed(whole):
             most = most * size + one
-        most = most * high  # whatever the sign of the rate
+        most = most * high  # for either sign of the rate
         for fall, (alone, by_q) in zip(FALLS, by_fall, strict=True):
             here = torch.exp(offset - fall * first) * (by_q * last).clamp(max=alone)
             most = torch.where(rates > 0.0, torch.minimum(most, here), most)
         off = most * self._beyond().unsqueeze(-1)
         rounded = high * (ROUNDED * (1.0 + size) + 2.0 * self.rounded.unsqueeze(-1) * rates.abs()) + SMALLEST
-        # It only falls, or only rises: where that says more, it is anywhere between its first and its last value.
+        # The function is monotonic. Where this gives a better bound, the piece is anywhere between the first and the last value.
         plain = between(low, high, self.degree)
         lost = ~(off <= plain.remainder)
         return ChebyshevPiece(torch.where(lost, plain.v, v), torch.where(lost, plain.remainder, off) + rounded)
 
     def logs(self, scales: Tensor) -> ChebyshevPiece:
-        """Up to a constant it is `softplus(x − log(s − e))`, whose slope is `(u + e)/(u + s)`."""
+        """Use that the result is `softplus(x − log(s − e))` up to a constant, with the slope `(u + e)/(u + s)`."""
         v = torch.log1p((self.reach - self.shortest).unsqueeze(-1) / scales)
         if not self.degree:
             return point(v[0])
@@ -181,23 +185,23 @@ class LogWindows:
         return nothing, nothing
 
     def _beyond(self) -> Tensor:
-        """What the largest Taylor coefficient of the order after the degree is multiplied by."""
+        """Return the factor between the largest Taylor coefficient of order degree + 1 and the error: [...]."""
         return self.half ** (self.degree + 1) * 0.5**self.degree
 
 
 @lru_cache
 def _sigmoid_bounds(order: int) -> tuple[float, float]:
-    """Bounds of the Taylor coefficient of that order of the logistic function: as a share of the slope there, and alone."""
+    """Return bounds of the Taylor coefficient of this order of the logistic function: relative to the slope there, and absolute."""
     slope = Polynomial([0.0, 1.0, -1.0])
     return derivative_bounds(order, slope, slope, 0.0)[-1]
 
 
 @lru_cache
 def _exponential_bounds(order: int) -> tuple[list[float], list[tuple[float, float]]]:
-    """The Taylor coefficient of that order of `exp(−eˣ)` is `p(q) exp(−q)`, `q = eˣ`: sizes of the coefficients of p, in ascending order.
+    """Bound the Taylor coefficient of this order of `exp(−eˣ)`, which is `p(q) exp(−q)` with `q = eˣ`; p is found by differentiation.
 
-    And for each fall θ, what `exp(−θ q)` is multiplied by to be no less than its size, and what `q exp(−θ q)`, where q is above 0. If a
-    derivative is `p(q) exp(−q)`, the next is `q (p′ − p) exp(−q)`.
+    Return the absolute coefficients of p in ascending order. Also return two factors for each θ of `FALLS`: for q > 0 the coefficient is at
+    most the first times `exp(−θ q)`, and at most the second times `q exp(−θ q)`. The derivative of `p(q) exp(−q)` is `q (p′ − p) exp(−q)`.
     """
     p, q = Polynomial([1.0]), Polynomial([0.0, 1.0])
     for _ in range(order):
@@ -208,7 +212,7 @@ def _exponential_bounds(order: int) -> tuple[list[float], list[tuple[float, floa
 
 
 def _largest(p: Polynomial, fall: float) -> float:
-    """`|p(q)| exp((θ − 1) q)`, q from 0 on: at 0, or where it turns."""
-    turns = (p.deriv() - (1.0 - fall) * p).roots().real.clip(min=0.0)  # other points do no harm
+    """Return the largest `|p(q)| exp((θ − 1) q)` for q ≥ 0, which is at 0 or at an extremum."""
+    turns = (p.deriv() - (1.0 - fall) * p).roots().real.clip(min=0.0)  # other points are harmless
     at = np.concatenate([turns, [0.0]])
     return float((np.abs(p(at)) * np.exp((fall - 1.0) * at)).max())

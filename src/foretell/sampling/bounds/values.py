@@ -1,6 +1,6 @@
 """Operations of a network on a value: a tensor at some times, or a `ChebyshevPiece` on windows of time.
 
-The equations of a query are written once, over these; training and evaluation apply them to tensors, bounds to pieces.
+The equations of a query are written once with these operations. Training and evaluation apply them to tensors, bounds to pieces.
 """
 
 from __future__ import annotations
@@ -33,27 +33,27 @@ def relu(x: Value) -> Value:
 
 
 def gelu(x: Value) -> Value:
-    """`x Φ(x)`, without approximation."""
+    """Return `x Φ(x)`: exact GELU."""
     return F.gelu(x) if isinstance(x, Tensor) else curves.gelu(x)
 
 
 def log1p(x: Value) -> Value:
-    """`log(1 + x)` of `x` above -1."""
+    """Return `log(1 + x)` for `x` above -1."""
     return torch.log1p(x) if isinstance(x, Tensor) else curves.log1p(x)
 
 
 def affine(x: Value, weight: Tensor, bias: Tensor) -> Value:
-    """`weight @ x + bias` of rows [..., in]."""
+    """Return `weight @ x + bias` for rows [..., in]."""
     return F.linear(x, weight, bias) if isinstance(x, Tensor) else x.through(weight.T).plus(bias)
 
 
 def linear(x: Value, weight: Tensor) -> Value:
-    """`weight @ x` of rows [..., in]."""
+    """Return `weight @ x` for rows [..., in]."""
     return F.linear(x, weight) if isinstance(x, Tensor) else x.through(weight.T)
 
 
 def halves(x: Value) -> tuple[Value, Value]:
-    """The first and the second half of the components of rows [..., in]."""
+    """Return the first and the second half of the components of rows [..., in]."""
     if isinstance(x, Tensor):
         first, second = x.chunk(2, dim=-1)
         return first, second
@@ -61,14 +61,14 @@ def halves(x: Value) -> tuple[Value, Value]:
 
 
 def summed(x: Value) -> Value:
-    """All components added up: [..., in] to [..., 1]."""
+    """Return the sum of all components: [..., in] to [..., 1]."""
     if isinstance(x, Tensor):
         return x.sum(-1, keepdim=True)
     return x.through(torch.ones(x.v.shape[-1], 1, dtype=x.v.dtype, device=x.v.device))
 
 
 def side_by_side(parts: Sequence[Value]) -> Value:
-    """Components of all parts, one after the other."""
+    """Concatenate the components of all parts."""
     first = parts[0]
     if isinstance(first, Tensor):
         return torch.cat([one for one in parts if isinstance(one, Tensor)], dim=-1)
@@ -81,7 +81,7 @@ def side_by_side(parts: Sequence[Value]) -> Value:
 
 
 def components(x: Value, index: Tensor) -> Value:
-    """Chosen components of rows [..., in]."""
+    """Return the components of rows [..., in] with these indices."""
     return x[..., index] if isinstance(x, Tensor) else x.map(lambda part: part[..., index])
 
 
@@ -94,11 +94,10 @@ def layer_norm(norm: nn.Module, x: Value) -> Value:
 
 
 def pool(x: Value, segment: Tensor, count: int, beta: Tensor) -> Value:
-    """`v⁻¹(Σ v(x))`, `v(x) = sign(x)|x|^β`, over the rows of each segment, coordinate by coordinate.
+    """Return `v⁻¹(Σ v(x))`, `v(x) = sign(x)|x|^β`, over the rows of each segment, element by element; with `β = 1` it is a sum.
 
-    Rows [R, D], or [R, P, D] of a piece, to [count, …]; `beta` [count]. With `β = 1` it is a sum. Powers are followed where what is
-    raised stays on one side of 0. Elsewhere the pool is known to grow with every entry, so that its range is that from the pool of the
-    lowest to the pool of the highest values.
+    Rows are [R, D], or [R, P, D] for a piece; the result is [count, …]; `beta` [count]. The bounds of a power hold where its base keeps its
+    sign. Elsewhere the pool increases with every entry, so its range is from the pool of the lowest values to the pool of the highest.
     """
     if isinstance(x, Tensor):
         return plain_pool.pool(x, segment, count, beta)
@@ -122,7 +121,7 @@ def _power_pool(x: ChebyshevPiece, segment: Tensor, count: int, beta: Tensor) ->
     unit = torch.where(largest > 0.0, largest, torch.ones_like(largest))
     side = torch.where(middle < 0.0, -1.0, 1.0)
     raised = power(x.times(side / unit[segment]), beta[segment].view(-1, 1, 1)).times(side)
-    # Remainders hold what rounding does to every summand: where these cancel, much of the sum may be rounding.
+    # Remainders contain the rounding of every term: where terms cancel, much of the sum may be rounding.
     summed = _sums(raised, segment, count)
     side = torch.where(summed.v[0] < 0.0, -1.0, 1.0)
     found = power(summed.times(side), (1.0 / beta).view(-1, 1, 1)).times(side * unit)

@@ -1,1 +1,1 @@
-"""Thinning under proved bounds, next events, whole futures."""
+"""Thinning under proved bounds, which draws next events and whole futures."""

@@ -1,6 +1,6 @@
-"""Futures of histories drawn in *shares*: those that are drawn side by side from one history, with random numbers of their own.
+"""Draw futures in *shares*: a share is some futures of one history that are drawn together, with their own random numbers.
 
-Shares are drawn on the threads of this process, or in shards elsewhere; neither changes a draw.
+Shares are computed on the threads of this process, or in shards elsewhere; the draws do not depend on that.
 """
 
 from __future__ import annotations
@@ -20,28 +20,28 @@ from foretell.sampling.core.threads import keep_memory, side_by_side
 from foretell.shards.shard_map import ShardItem, Shards, tables_of
 from foretell.shards.store import Table, joined
 
-SEQUENCES_AT_A_TIME = 64  # whose pasts are held side by side
-WORTH_SHARING = 16  # futures from which on they are shared out among threads
-EVENTS_GUESSED = 50  # of a future, when futures are cut into shards
+SEQUENCES_AT_A_TIME = 64  # the most futures in a share, whose states are in memory together
+WORTH_SHARING = 16  # from this number of futures on, they are divided among threads
+EVENTS_GUESSED = 50  # assumed number of events per future when futures are divided into shards
 COSTS = ("accepted", "proposals", "bounds", "pieces")
 
 
 @dataclass(frozen=True)
 class SamplingStart:
-    """The start of the future of a history."""
+    """Where the futures of a history start."""
 
     history: EventSequence
-    seen: int  # events of the history that have happened by then
+    seen: int  # the number of events of the history up to `start`
     start: float
 
 
-Share = tuple[int, int]  # (history, its first future): futures that are drawn side by side
+Share = tuple[int, int]  # (history, its first future)
 DrawnShare = tuple[list[Future], Cost]
 
 
 @dataclass(frozen=True)
 class FutureDraws:
-    """The request for draws."""
+    """A request for futures: the model, where they start, how many, and when they end."""
 
     model: SampledModel
     starts: Sequence[SamplingStart]
@@ -59,7 +59,7 @@ class FutureDraws:
 
     def draw(self, share: Share, told: Callable[[int], None] = lambda done: None) -> DrawnShare:
         number, first = share
-        # Of its own for every share, so that neither threads nor other histories change what is drawn.
+        # Each share has its own generator, so that draws depend neither on threads nor on other histories.
         random = torch.Generator().manual_seed(mixed_seed(self.seed, number, first))
         one = self.starts[number]
         return _futures(self.model, one, self.size(share), one.start + self.horizon, self.wanted, random, told)
@@ -98,7 +98,7 @@ def in_shards(
 
 
 def draw_shares(drawing: FutureDraws, shares: Sequence[Share]) -> Iterator[Table]:
-    """A table for each share, with a row per future; each has the cost of the whole share."""
+    """Yield a table for each share, with a row per future; the cost in each row is that of the whole share."""
     keep_memory()
     for share in shares:
         futures, cost = drawing.draw(share)
@@ -113,7 +113,7 @@ def draw_shares(drawing: FutureDraws, shares: Sequence[Share]) -> Iterator[Table
 
 
 def _share(n: int) -> int:
-    """Futures of a history that are drawn side by side: equal shares, whatever the number of threads, but at least two of many."""
+    """Return the number of futures per share. It does not depend on the number of threads; many futures make at least two shares."""
     shares = max(-(-n // SEQUENCES_AT_A_TIME), 2 if n >= WORTH_SHARING else 1)
     return -(-n // shares)
 
@@ -141,7 +141,7 @@ def _futures(
     drawn = next_events(sampler, together, now, far, pace, random)
     cost = drawn.cost
     made = [_Growing() for _ in range(n)]
-    ids = drawn.found.nonzero().squeeze(1)  # which future each sequence is, from here on
+    ids = drawn.found.nonzero().squeeze(1)  # the future that each remaining sequence belongs to
     sampler, pace = sampler.select(together[ids]), pace.select(together[ids])
     now, choices = drawn.times[ids], drawn.choices[ids]
     due = torch.zeros_like(now)

@@ -1,4 +1,4 @@
-"""What sampling gives: whole futures of a history, and draws of its next event, with what they cost."""
+"""The results of sampling: whole futures of a history, or draws of its next event, with counts of the work."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ End = Literal["horizon", "count"]
 class Future:
     times: np.ndarray  # float64, after the start, in order
     events: tuple[str, ...]
-    end: End  # nothing more happens up to the horizon, or as many events as were asked for
+    end: End  # "horizon": no further event before it; "count": the requested number of events was reached
 
     def to_json(self, clock: Clock = NO_CLOCK, began: int | None = None) -> dict[str, Any]:
-        """With ISO times beside the numbers where the sequence `began` at a known time."""
+        """Return a JSON object, with ISO times in addition if `began`, the absolute start of the sequence, is known."""
         iso = {} if began is None else {"iso": [clock.iso(time, began) for time in self.times.tolist()]}
         return {"times": self.times.tolist(), **iso, "events": list(self.events), "end": self.end}
 
@@ -39,7 +39,7 @@ class Futures(FrameResult):
     cost: Cost
     seed: int
     format: FrameFormat = field(default=NO_FORMAT, repr=False, compare=False)
-    covariates: FutureCovariates | None = None  # of their events; None: the model has none
+    covariates: FutureCovariates | None = None  # how covariates of drawn events were chosen; None: the model has none
 
     def frame_columns(self) -> FrameColumns:
         lengths = [len(one.times) for one in self.futures]
@@ -51,7 +51,7 @@ class Futures(FrameResult):
         }
 
     def to_json(self, clock: Clock = NO_CLOCK, began: int | None = None) -> dict[str, Any]:
-        """With ISO times beside the numbers where the sequence `began` at a known time."""
+        """Return a JSON object, with ISO times in addition if `began`, the absolute start of the sequence, is known."""
         ends = {"start": self.start, "horizon": self.horizon}
         iso = {} if began is None else {"iso": {name: clock.iso(time, began) for name, time in ends.items()}}
         return {
@@ -67,13 +67,13 @@ class Futures(FrameResult):
 
 @dataclass(frozen=True)
 class NextEvents(FrameResult):
-    """Draws of the next event of one history. As a frame: a row per draw; time and event are missing where nothing was found."""
+    """Draws of the next event of one history. As a frame: a row per draw, without time and event if none was found."""
 
     sequence: str
     start: float
     horizon: float
-    found: np.ndarray  # bool [n]; False: nothing up to the horizon
-    times: np.ndarray  # float64 [n]; NaN where nothing was found
+    found: np.ndarray  # bool [n]; False: no event before the horizon
+    times: np.ndarray  # float64 [n]; NaN if there is no event
     events: tuple[str | None, ...]
     cost: Cost
     format: FrameFormat = field(default=NO_FORMAT, repr=False, compare=False)

@@ -1,7 +1,7 @@
-"""Whole futures, and next events alone: models and histories in, sampled events out, each with why it ended.
+"""Draw whole futures, or only the next event, of histories from a model; each future says why it ended.
 
-A history is what happened up to `start`. Draws from one history share their past until their first event; from then on each goes its own
-way, and for a model of rules the database goes with it.
+A history is what happened up to `start`. Draws from one history share its past until their first event. After that each has its own
+sequence and, for a model of rules, its own database.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from foretell.shards.shard_map import Shards
 
 log = logging.getLogger("foretell")
 
-MOST_EVENTS = 10_000  # of a future, unless more are asked for: a process that feeds itself may explode
-MOST_DRAWS = 1_000_000  # of one history
-DRAWS_AT_A_TIME = 50_000  # of next events, each with the intensities of all types
-LONGEST_TIMES = 100.0  # observation times of training, up to which a next event is waited for
+MOST_EVENTS = 10_000  # limit of a future's events, unless the caller sets one: a self-exciting process may explode
+MOST_DRAWS = 1_000_000  # limit of the draws from one history
+DRAWS_AT_A_TIME = 50_000  # next events drawn together; each needs the intensities of all types
+LONGEST_TIMES = 100.0  # limit of waiting for a next event, in lengths of the longest training sequence
 
 
 def sampling_start(history: EventSequence, start: float | None) -> SamplingStart:
-    """At the end of what was observed, or earlier, where later events are not seen, or later, after a time in which nothing happened."""
+    """Return where futures start: at the end of observation, or at `start`. Events after it are ignored; before it nothing else happens."""
     check_history(history)
     if start is None:
         return SamplingStart(history, len(history), history.t_end)
@@ -67,20 +67,20 @@ def sample_futures(
 ) -> ResultList[Futures]:
     """Draw futures of every history, exactly, by thinning under proved bounds.
 
-    Draws depend on `seed` and a history's place alone, not on threads or on the other histories.
+    Draws depend only on `seed` and on the position of a history, not on threads or on the other histories.
 
     Args:
         model: the model.
         histories: what has happened so far.
-        horizon: how long after its start each future lasts; may be left out where `events` is given, and is then a hundred times as long as
-            anything in training.
+        horizon: the length of each future. It may be left out if `events` is given, and is then a hundred times the longest sequence in
+            training.
         n: futures per history.
-        start: where futures begin; one time for all, or one for each. Default: each history's `t_end`.
-        events: a future ends after so many events; default: 10,000.
-        seed: of the draws.
-        covariates: of drawn events, where the model has some: "drawn" from training events of their type, or "missing".
-        progress: called with how many futures are done, and how many there are.
-        shards: where futures are drawn, which changes none; default: here.
+        start: where futures begin, one time for all or one per history; default: each history's `t_end`.
+        events: the largest number of events in a future; default: 10,000.
+        seed: the seed of the random numbers.
+        covariates: of drawn events, if the model uses any: "drawn" from training events of the same type, or "missing".
+        progress: called with the number of finished futures and the number of all futures.
+        shards: where futures are computed, which does not change them; default: in this process.
 
     Returns:
         The futures of each history; `to_frame()` has a row per event.
@@ -132,11 +132,11 @@ def sample(
     Args:
         model: the model.
         history: what has happened so far.
-        horizon: how long after its start each future lasts; may be left out where `events` is given.
+        horizon: the length of each future; may be left out if `events` is given.
         n: how many futures.
         start: where futures begin; default: the history's `t_end`.
-        events: a future ends after so many events; default: 10,000.
-        seed: of the draws.
+        events: the largest number of events in a future; default: 10,000.
+        seed: the seed of the random numbers.
         covariates: as in `sample_futures`.
 
     Returns:
@@ -161,7 +161,7 @@ def _check_covariates(model: SampledModel, covariates: str) -> None:
 
 
 def longest_wait(model: SampledModel, histories: Sequence[EventSequence] | EventData) -> float:
-    """The default horizon for the next event: a hundred times the longest training sequence."""
+    """Return the default horizon for the next event: a hundred times the longest training sequence."""
     longest = model.longest if model.longest is not None else max((one.t_end for one in histories), default=1.0)
     return LONGEST_TIMES * longest
 
@@ -175,18 +175,18 @@ def sample_next(
     start: float | None = None,
     seed: int = 0,
 ) -> ResultList[NextEvents]:
-    """Draw the next event of each history, exactly, many times.
+    """Draw the next event of each history many times, exactly.
 
     Args:
         model: the model.
         histories: what has happened so far.
         n: draws per history.
-        horizon: how long to wait for an event; default: a hundred times as long as anything in training.
-        start: the time from which on the event is waited for; default: each history's `t_end`.
-        seed: of the draws.
+        horizon: the longest time to wait for an event; default: a hundred times the longest sequence in training.
+        start: the time from which the next event is drawn; default: each history's `t_end`.
+        seed: the seed of the random numbers.
 
     Returns:
-        For each history times and events of the draws, and which of them found none (`found`).
+        For each history the times and events of the draws, and which draws found an event (`found`).
 
     Example:
         >>> data = ft.EventData.from_names([["visit", "test"]], [[0.5, 2.0]], t_ends=[10.0])
@@ -212,7 +212,7 @@ def sample_next(
                 parts.append(next_events(sampler, of_draw, begin, begin + horizon, pace, random))
         choices = torch.cat([part.choices for part in parts]).cpu().numpy()
         named = np.array([sampler.name(0, choice) for choice in range(choices.max() + 1)] + [None], dtype=object)
-        names = tuple(named[choices].tolist())  # the last one is that of -1
+        names = tuple(named[choices].tolist())  # index -1 selects the last name, None
         times = torch.cat([part.times for part in parts]).cpu().numpy()
         cost = sum((part.cost for part in parts), Cost())
         until, said = one.start + horizon, FrameFormat.of(one.history.source, one.history.start)
@@ -228,9 +228,9 @@ def futures_as_data(
     *,
     whole: bool = True,
 ) -> EventData:
-    """A sequence for each future, named after its history and its place; with `histories`, what happened before comes first if `whole`.
+    """Return a sequence for each future, named after its history and its number; if `whole`, the events of `histories` come first.
 
-    It ends at the horizon, or with its last event where it was cut there.
+    A sequence ends at the horizon, or at its last event if it reached the largest number of events.
     """
     names = {name: number for number, name in enumerate(vocabulary.names)}
     sequences = []

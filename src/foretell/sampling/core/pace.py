@@ -1,6 +1,6 @@
-"""The length of the next pieces of time of each sequence, chosen by how tight their bounds were so far.
+"""The length of the next pieces of time of each sequence, chosen by how tight the bounds of earlier pieces were.
 
-The length only changes after a fixed number of pieces, after a piece whose bound is too loose, and after an event,
+The length changes only after a fixed number of pieces, after a piece whose bound is too loose, and after an event,
 so that it does not depend on pending draws (`thinning.py` says why).
 """
 
@@ -13,22 +13,22 @@ from torch import Tensor
 
 from foretell.sampling.core.sampler import Sampler
 
-# How loose the loosest of some pieces of one length should be, beside these; it is so by about that power of the length.
+# AIM: the wanted looseness of the loosest piece of a group. Looseness grows about as this power (ORDER) of the length.
 AIM, ORDER = 0.08, 10.0
-CUT, GROWTH = 0.6, 1.2  # of the length of pieces, at most
-ALIKE = 128  # pieces of one length after each other; twice as many of the next, and so on up to as many as a window has
-MOST_PIECES = 512  # of a sequence's window
+CUT, GROWTH = 0.6, 1.2  # limits of the factor by which the length changes
+ALIKE = 128  # pieces of equal length in a row; the next group has twice as many, up to MOST_PIECES
+MOST_PIECES = 512  # limit of the pieces in a sequence's window
 
 
 @dataclass(frozen=True)
 class Pace:
-    """The state for each sequence: the length of pieces, and the number of events per unit of time."""
+    """The state of each sequence: the length of its pieces, and its number of events per unit of time."""
 
     width: Tensor  # float64 [W]
-    left: Tensor  # int64 [W]: pieces until the width may change
-    alike: Tensor  # int64 [W]: how many that were at first
-    worst: Tensor  # float64 [W]: how loose the loosest of them is so far
-    rate: Tensor  # float64 [W]; 0: not known
+    left: Tensor  # int64 [W]: pieces until the length may change
+    alike: Tensor  # int64 [W]: the value at which `left` started
+    worst: Tensor  # float64 [W]: looseness of the loosest of these pieces so far
+    rate: Tensor  # float64 [W]; 0: unknown
 
     @classmethod
     def first(cls, sampler: Sampler, device: torch.device) -> Pace:
@@ -45,13 +45,13 @@ class Pace:
                 getattr(self, one.name)[rows] = getattr(other, one.name)
 
     def happened(self, rows: Tensor, room: Tensor) -> None:
-        """Something happened there (bool [W]), after which there may be more events, or fewer; up to the horizon there is room [W]."""
+        """Update sequences `rows` (bool [W]) in which an event has happened; `room` [W] is the time left until the horizon."""
         self._change(rows, torch.full_like(self.alike, ALIKE))
         self.width.copy_(torch.where(rows & (room > 0.0), torch.minimum(self.width, 2.0 * room), self.width))
         self.rate.masked_fill_(rows, 0.0)
 
     def passed(self, pieces: Tensor, loose: Tensor, worst: Tensor) -> None:
-        """As many more pieces [W], behind which one may have been too loose (bool [W]); and how loose the loosest of all of these was."""
+        """Count `pieces` [W] more pieces, the last of which was possibly too `loose` (bool [W]); `worst` [W] is their largest looseness."""
         self.left.sub_(pieces)
         torch.maximum(self.worst, worst, out=self.worst)
         again = torch.where(loose, ALIKE, (2 * self.alike).clamp(max=MOST_PIECES))

@@ -1,4 +1,4 @@
-"""The end of a long history, for models that look back at single events: what lies further back is not seen."""
+"""The end of a long history, for models that attend to single events: older events are left out."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from foretell.sampling.core.future import Future, Futures
 
 @dataclass(frozen=True)
 class RecentHistory:
-    """The last events of a history, on a clock that begins with the last event that was left out."""
+    """The last events of a history, with times measured from the last event that was left out."""
 
     sequence: EventSequence
-    zero: float  # where its clock begins, on that of the whole
+    zero: float  # the time of the whole history at which this clock starts
     left_out: int
 
     @classmethod
     def of(cls, whole: EventSequence, events: int, clock: Clock, start: float | None = None) -> RecentHistory:
-        """The last `events` events up to `start` (default: the end), and all that come later."""
+        """Return the last `events` events up to `start` (default: the end), and all later events."""
         assert events >= 1
         seen = len(whole) if start is None else int(np.searchsorted(whole.times, start, side="right"))
         first = max(seen - events, 0)
@@ -43,7 +43,7 @@ class RecentHistory:
         return cls(kept, zero, first)
 
     def back(self, found: Futures) -> Futures:
-        """Futures of it, on the clock of the whole."""
+        """Convert futures of this history to the clock of the whole history."""
         if not self.left_out:
             return found
         futures = tuple(Future(one.times + self.zero, one.events, one.end) for one in found.futures)
@@ -53,7 +53,7 @@ class RecentHistory:
 def recent_histories(
     histories: Sequence[EventSequence], events: int, clock: Clock, starts: Sequence[float] | None = None
 ) -> list[RecentHistory]:
-    """The last `events` events of each history up to its start; whole histories, if that is 0."""
+    """Return the last `events` events of each history up to its start, or whole histories if `events` is 0."""
     if not events:
         return [RecentHistory(one, 0.0, 0) for one in histories]
     begin = [None] * len(histories) if starts is None else starts

@@ -1,4 +1,4 @@
-"""Where sampling starts: what it asks of a model, the check of its parameters, and the past of each history in float64."""
+"""The start of sampling: the interface of a model, a check of its parameters, and the past of each history in float64."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ N = TypeVar("N", bound=nn.Module)
 
 
 def start_sampler(model: SampledModel, histories: Sequence[EventSequence], seen: Sequence[int]) -> Sampler:
-    """One sequence per history, which starts with its first `seen` events; parameters that are not finite are refused."""
+    """Return a sampler with one sequence per history, its first `seen` events. Raise an error if a parameter is not finite."""
     numbers = [one.detach().flatten() for one in model.parameters()]
-    if numbers and not bool((0.0 * torch.cat(numbers)).sum() == 0.0):  # but for what is infinite or no number
+    if numbers and not bool((0.0 * torch.cat(numbers)).sum() == 0.0):  # 0 times infinity or NaN is NaN
         raise ForetellError(
             f"{model.title}: some of its parameters are not finite numbers, so nothing can be drawn from it"
         )
@@ -50,15 +50,15 @@ def start_sampler(model: SampledModel, histories: Sequence[EventSequence], seen:
 
 
 def past_batch(histories: Sequence[EventSequence], seen: Sequence[int], model: SampledModel) -> Batch:
-    """The first `seen` events of each history, with the covariates and the calendar that the model uses."""
+    """Return the first `seen` events of each history as a batch, with the covariates and the calendar that the model uses."""
     cut = _cut(histories, seen, model)
     return model.collator.with_inputs(batch_of(cut, "window", device=model.device), cut)
 
 
 def read_past(histories: Sequence[EventSequence], seen: Sequence[int], model: SampledModel) -> EncodedPart:
-    """The first `seen` events of each history, read by a model that carries its state: for long histories, only the last part.
+    """Encode the first `seen` events of each history with a model that carries its state; return the last part of long histories.
 
-    At each row's length in that part stands what the model keeps.
+    The state of a row is at the position of its length in that part.
     """
     cut = _cut(histories, seen, model)
 
@@ -68,7 +68,7 @@ def read_past(histories: Sequence[EventSequence], seen: Sequence[int], model: Sa
     last = None
     for part in encoded_parts(model, max(seen, default=0), make):
         last = part
-    assert last is not None  # a history without events has a part, too
+    assert last is not None  # a history without events has one part
     return last
 
 
@@ -84,7 +84,7 @@ def _cut(histories: Sequence[EventSequence], seen: Sequence[int], model: Sampled
 
 
 def in_float64(module: N) -> N:
-    """A copy for evaluation, in float64; all but the numbers is shared, since a copy of it would take most of the time."""
+    """Return a copy of a module for evaluation in float64. Only parameters and buffers are copied, since copying the rest is slow."""
     own = copy.copy(module)
     own.training = False
     own._parameters = {

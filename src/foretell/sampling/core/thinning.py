@@ -1,18 +1,18 @@
-"""The next event of every draw, by thinning under proved bounds: exact, whatever the bounds are.
+"""The next event of every draw, by thinning under proved bounds. The draws are exact, however loose the bounds are.
 
-Time after a sequence's last event is cut into short pieces with a bound each. Under the bounds proposals are a Poisson process; one at time
-`t` is the next event with probability `λ(t) / bound`, and otherwise nothing happened there. How much mass of the bounds comes before a
-draw's next proposal is drawn first (`due`), so that pieces are made, a window at a time, about as far as they are needed.
+The time after a sequence's last event is cut into short pieces, each with a bound. Proposals are a Poisson process with the bounds as
+intensity. A proposal at time `t` is the next event with probability `λ(t) / bound`; otherwise it is rejected. The mass of the bounds
+before a draw's next proposal is drawn first (`due`), so that bounds are computed, a window at a time, about as far as they are needed.
 
-What is due may decide how many pieces are looked at, but never where they lie: then a higher bound could come with a later proposal, and
-these would no longer be a Poisson process. So pieces of one length follow each other, however they are parted into windows, and their
-length changes only after as many as were settled before, behind one whose bound is too loose, and when something has happened. It
-follows how tight the bounds were. Draws from one past share its pieces; where they are many, those that few will reach are longer.
+The drawn mass may decide how many pieces are computed, but never where they lie. Otherwise a higher bound could depend on a later proposal,
+and proposals would not be a Poisson process. So pieces of one length follow each other, whatever windows they are in. The length changes
+only after a number of pieces that was fixed before, after a piece whose bound is too loose, and after an event. The new length depends on
+how tight the bounds were. Draws from one past share its pieces; with many draws, the pieces that few of them reach are longer.
 
-A proposal has a level, uniform from 0 to the bound. Intensities of the choices lie on top of each other above 0, and the choice at the
-level is the one that happens. Where more is known of a piece, every intensity is cut into three parts: what it is at least anywhere on the
-piece, what more it is at least at that time, and the rest. First parts of all choices lie below second parts of all, and these below the
-rest, so that most levels tell the choice before the network is asked.
+A proposal has a level, uniform from 0 to the bound. The intensities of the choices are stacked from 0 upwards, and the choice at the level
+is the event. If bounds of each choice are available, every intensity is cut into three parts: its minimum on the piece, the increase up to
+its lower bound at that time, and the rest. The first parts of all choices are stacked below all second parts, and these below the rest, so
+that most levels decide the choice without a call of the network.
 """
 
 from __future__ import annotations
@@ -29,29 +29,32 @@ from foretell.sampling.bounds.time_windows import place
 from foretell.sampling.core.pace import MOST_PIECES, Pace
 from foretell.sampling.core.sampler import Bounds, InverseSampler, ManyChoices, Sampler
 
-LOOSE = 1.0  # of a bound over its intensity, more than 1, with which a piece is not used
-SHARE = 0.7  # of sequences whose next proposals one window is to reach, where all sequences must have as many pieces
-SEVERAL = 16  # draws per sequence from which on it pays to know more of a piece than its bound
-MANY, LOOKS = 500, 64  # draws per sequence from which on it pays to look ahead, at that many times
-SOON = (1.0, 3.0, 6.0, 9.0)  # pieces, behind which the intensity is looked at after an event
-FEW, LONGER = 300, 1.4  # draws of which as many are left, or fewer, go on by longer pieces
-FURTHER = 1.5  # mass that is looked for beyond the one that the last of the draws reaches on average
+LOOSE = 1.0  # a piece is not used if its bound exceeds the intensity by more than this factor
+SHARE = 0.7  # share of sequences whose next proposal a window should reach, if all sequences must have the same number of pieces
+SEVERAL = 16  # draws per sequence from which bounds of each choice are worth their cost
+MANY, LOOKS = (
+    500,
+    64,
+)  # draws per sequence from which looking ahead is worth its cost, and the number of times to look at
+SOON = (1.0, 3.0, 6.0, 9.0)  # positions, in pieces, at which the intensity is computed after an event
+FEW, LONGER = 300, 1.4  # if at most FEW draws are left, pieces become longer by this factor
+FURTHER = 1.5  # mass to cover beyond what the last draw needs on average
 DRAWS_A_PIECE = 200
-PIECES_AT_A_TIME = 4096  # of all windows together
-SHORTEST = 1e-13  # of the time itself, or of a first piece: pieces are not cut below the rounding of time
-ROUNDING = 1e-5  # half of a piece over the time itself, above which a place on it is known to 1e-11
-KEPT = 0.7  # share of sequences still wanted, below which the others are set aside
+PIECES_AT_A_TIME = 4096  # limit over all windows together
+SHORTEST = 1e-13  # relative to the time, or to a first piece: pieces are not cut below the rounding of time
+ROUNDING = 1e-5  # half a piece relative to the time; above this, a position in the piece has an error below 1e-11
+KEPT = 0.7  # if fewer than this share of the sequences are still needed, the others are dropped
 
 
-CROWDED = 1e4  # proposals on a piece that is as short as the rounding of time: events could not be told apart
+CROWDED = 1e4  # limit of proposals on a piece as short as the rounding of time: more events could not be distinguished
 
 
 class BoundViolation(RuntimeError):
-    """An intensity outside its proved bounds: a mistake in foretell, never in what it was given."""
+    """An intensity outside its proved bounds: an error in foretell, never in its input."""
 
 
 class IntensityOverflow(ForetellError):
-    """Intensities so large, or that change so fast, that float64 cannot tell the times of events apart."""
+    """Intensities are so large, or change so fast, that float64 cannot distinguish the times of events."""
 
     def __init__(self, time: float) -> None:
         super().__init__(
@@ -62,9 +65,9 @@ class IntensityOverflow(ForetellError):
 
 @dataclass(frozen=True)
 class Cost:
-    """What was looked at: a bound is one window of a sequence, whose pieces are counted too.
+    """Counts of work. `bounds` are windows of a sequence, `pieces` their pieces.
 
-    Proposals are all that were, whether or not the network was asked about them, and also those behind one that was accepted.
+    `proposals` are all proposals, also those decided without the network and those behind an accepted one.
     """
 
     accepted: int = 0
@@ -83,8 +86,8 @@ class Cost:
 
 @dataclass(frozen=True)
 class EventDraws:
-    times: Tensor  # float64 [draws]: NaN where nothing happens up to the horizon
-    choices: Tensor  # int64 [draws]: columns of the sequence's intensities; -1 where nothing happens
+    times: Tensor  # float64 [draws]: NaN if nothing happens before the horizon
+    choices: Tensor  # int64 [draws]: columns of the sequence's intensities; -1 if nothing happens
     cost: Cost
 
     @property
@@ -94,12 +97,12 @@ class EventDraws:
 
 @dataclass(frozen=True)
 class _Known:
-    """Bounds of every choice's intensity on pieces, at single times and over whole pieces."""
+    """Bounds of every choice's intensity: at single times (`curves`) and over whole pieces."""
 
     curves: PolynomialCurves  # [A, P, C]
-    lower: Tensor  # [A, P, C]: anywhere on a piece
-    whole: Tensor  # [A, P]: of all choices
-    steps: Tensor  # [A·P·C]: for piece i, how much of its bound the choices up to each one's have at least, from i to i + 1
+    lower: Tensor  # [A, P, C]: minimum over the piece
+    whole: Tensor  # [A, P]: sum of `lower` over all choices
+    steps: Tensor  # [A·P·C]: for piece i, i plus the cumulative share of `lower` in the bound, up to each choice
 
     @classmethod
     def of(cls, rates: ChebyshevPiece, upper: Tensor) -> _Known:
@@ -112,14 +115,14 @@ class _Known:
 
 @dataclass(frozen=True)
 class _Window:
-    """Pieces of some sequences, and the mass of proposals on them: nothing from the first loose one on."""
+    """Pieces of some sequences, and the mass of proposals on them; the mass is 0 from the first loose piece on."""
 
     edges: Tensor  # [A, P + 1]
     upper: Tensor  # [A, P]
-    mass: Tensor  # [A, P + 1]: up to each edge
+    mass: Tensor  # [A, P + 1]: mass up to each edge
     end: Tensor  # [A]
-    rates: ChebyshevPiece | None = None  # [A, P, C]: of every choice, at any moment of a piece
-    origin: Tensor | None = None  # [A]: of the logarithm of the time since then polynomials are; None: of time
+    rates: ChebyshevPiece | None = None  # [A, P, C]: intensity of every choice on the piece
+    origin: Tensor | None = None  # [A]: polynomials are of the logarithm of the time since then; None: of time
     known: _Known | None = None
     proposals: ManyChoices | None = None
 
@@ -133,12 +136,12 @@ class WindowDraws:
     """The results of the next window of each sequence."""
 
     drawn: EventDraws
-    due: Tensor  # float64 [draws]: of those that found nothing, the mass beyond the window up to their next proposal
-    end: Tensor  # float64 [W]: how far it goes; nothing is known beyond
+    due: Tensor  # float64 [draws]: for draws without an event, the mass from the end of the window to the next proposal
+    end: Tensor  # float64 [W]: the end of the window
 
 
 def waits(draws: int, random: torch.Generator, device: torch.device) -> Tensor:
-    """Mass up to a next proposal: [draws]."""
+    """Draw the mass up to the next proposal, exponentially distributed: [draws]."""
     return -torch.log1p(-torch.rand(draws, generator=random, dtype=torch.float64)).to(device)
 
 
@@ -148,10 +151,10 @@ def next_events(
     row_of_draw: Tensor,  # int64 [draws]
     start: Tensor,  # float64 [W]
     horizon: Tensor,  # float64 [W]
-    pace: Pace,  # goes on from here, in place
-    random: torch.Generator,  # on the CPU, so that every device draws the same
+    pace: Pace,  # updated in place
+    random: torch.Generator,  # on the CPU, so that draws are equal on every device
 ) -> EventDraws:
-    """The next event of every draw; draws may share sequences."""
+    """Return the next event of every draw up to the horizon; draws may share sequences."""
     times = torch.full_like(row_of_draw, 0, dtype=torch.float64).fill_(math.nan)
     choices = torch.full_like(row_of_draw, -1)
     cost = Cost()
@@ -171,7 +174,7 @@ def next_events(
             slower = pace.select(kept)
         place = torch.empty_like(wanted, dtype=torch.int64)
         place[kept] = torch.arange(len(kept), device=start.device)
-        # Sampler that are not wanted but not set aside either get a window of no length.
+        # Sequences that are not needed, but not dropped yet, get a window of length 0.
         end = until_change(subset, torch.where(wanted, horizon, now)[kept])
         mine, rest = place[row_of_draw[waiting]], due[waiting]
         stretch = next_window(subset, mine, now[kept], end, slower, rest, random, ahead=sampler.count == 1)
@@ -199,7 +202,7 @@ def next_window(
     *,
     ahead: bool = False,
 ) -> WindowDraws:
-    """The next event of every draw within the next window of its sequence; a single sequence may look ahead."""
+    """Return the next event of every draw within the next window of its sequence; with `ahead`, a single sequence may look ahead."""
     if isinstance(sampler, InverseSampler):
         return _inverted(sampler, row_of_draw, now, horizon, due, random)
     draws = len(row_of_draw) / len(now)
@@ -216,7 +219,7 @@ def next_window(
 def _inverted(
     sampler: InverseSampler, row_of_draw: Tensor, now: Tensor, horizon: Tensor, due: Tensor, random: torch.Generator
 ) -> WindowDraws:
-    """Take the whole range up to the horizon at once."""
+    """Draw by inversion, for the whole range up to the horizon."""
     times = sampler.select(row_of_draw).invert(now[row_of_draw], due)
     found = (times <= horizon[row_of_draw]).nonzero().squeeze(1)
     level = torch.rand(len(times), generator=random, dtype=torch.float64).to(times.device)[found]
@@ -224,16 +227,18 @@ def _inverted(
     if len(found):
         rates = _at(sampler, row_of_draw[found], times[found])
         chosen = _choice(rates, level * rates.sum(1))
-        choices[found] = chosen.masked_fill(chosen < 0, rates.shape[1] - 1)  # rounding may have put it above the last
+        choices[found] = chosen.masked_fill(
+            chosen < 0, rates.shape[1] - 1
+        )  # by rounding the level may be above the last choice
     times = torch.where(choices >= 0, times, math.nan)
     return WindowDraws(EventDraws(times, choices, Cost(accepted=len(found), proposals=len(found))), due, horizon)
 
 
 class _Clock:
-    """The time in which pieces have equal lengths: time itself, or a clock that slows down with the time since the last event.
+    """The clock on which pieces have equal lengths: time itself, or a clock that slows down with the time since the last event.
 
-    With a shortest scale `e`, a time `u` after the last event is `e·log(1 + u/e)` on it, as long as `e + u` is below a limit `c`; from
-    there on the clock's pace stays `e/c`. It depends on past events alone.
+    With a shortest scale `e`, the clock shows `e·log(1 + u/e)` at a time `u` after the last event, as long as `e + u` is below a limit `c`.
+    From there on it runs at the constant speed `e/c`. It depends only on past events.
     """
 
     def __init__(self, sampler: Sampler, now: Tensor) -> None:
@@ -244,7 +249,7 @@ class _Clock:
             self.base = (self.now - growth.last[:, None] + self.short).clamp(max=self.limit)
 
     def after(self, lengths: Tensor) -> Tensor:
-        """The times that lie lengths [W, P] of the clock after now."""
+        """Return the times at which these lengths [W, P] of the clock after now have passed."""
         if self.short is None:
             return self.now + lengths
         if self.limit == math.inf:
@@ -254,7 +259,7 @@ class _Clock:
         return self.now + self.base * torch.expm1(growing / self.short) + steady
 
     def lengths(self, waits: Tensor) -> Tensor:
-        """Convert times relative to now [W, P] to times on the clock."""
+        """Convert waiting times after now [W, P] to lengths of the clock."""
         if self.short is None:
             return waits
         growing = torch.minimum(waits, self.limit - self.base)
@@ -262,7 +267,7 @@ class _Clock:
         return self.short * torch.log1p(growing / self.base) + steady
 
     def pieces(self, mass: Tensor, pace: Pace) -> Tensor:
-        """How many there are up to a mass of proposals, if these come at the rate that is known: [W]."""
+        """Estimate the number of pieces that contain this mass of proposals, at the known rate: [W]."""
         if self.short is None:
             return mass / (pace.rate * pace.width).clamp(min=1e-9)
         far = self.lengths((mass / pace.rate.clamp(min=1e-300))[:, None]).squeeze(1)
@@ -274,7 +279,7 @@ def _most(sequences: int) -> int:
 
 
 def _steps(sampler: Sampler, now: Tensor, horizon: Tensor, pace: Pace, wanted: Tensor) -> Tensor:
-    """Where pieces of the next window of each sequence end, so that it is about as long as is wanted: in its width, [W, P + 1]."""
+    """Return where the pieces of the next window of each sequence end, in units of the piece length [W, P + 1], to cover `wanted` mass."""
     live, clock = horizon > now, _Clock(sampler, now)
     unknown = live & (pace.rate == 0.0) & (not sampler.pieces)
     wished = torch.full_like(wanted, sampler.pieces) if sampler.pieces else clock.pieces(wanted, pace)
@@ -293,9 +298,9 @@ def _steps(sampler: Sampler, now: Tensor, horizon: Tensor, pace: Pace, wanted: T
 
 
 def _pieces_soon(sampler: Sampler, clock: _Clock, horizon: Tensor, pace: Pace, wanted: Tensor) -> Tensor:
-    """How many pieces there are about up to a mass of proposals, from a look at some times behind the next pieces: [W].
+    """Estimate the number of pieces that contain the `wanted` mass, from intensities at some times behind the next pieces: [W].
 
-    Where pieces grow, what comes first says little of later ones, and there are several looks; the last also is the rate that is told.
+    Pieces may grow, so the first intensities say little about later pieces; the last one is also stored as the rate in `pace`.
     """
     looks = torch.tensor(SOON if clock.short is not None else SOON[:1], dtype=torch.float64, device=wanted.device)
     times = torch.minimum(clock.after(pace.width[:, None] * looks), horizon[:, None])
@@ -303,7 +308,7 @@ def _pieces_soon(sampler: Sampler, clock: _Clock, horizon: Tensor, pace: Pace, w
     pace.rate.copy_(torch.where(pace.rate == 0.0, rates[:, -1], pace.rate))
     edges = torch.cat([clock.now, clock.after(pace.width[:, None] * looks)], 1)
     mass = torch.nn.functional.pad((rates * (edges[:, 1:] - edges[:, :-1])).cumsum(1), (1, 0))
-    before = (mass[:, 1:] <= wanted[:, None]).sum(1, keepdim=True)  # looks that are passed
+    before = (mass[:, 1:] <= wanted[:, None]).sum(1, keepdim=True)  # number of looks before the mass is reached
     left = (wanted[:, None] - mass.gather(1, before)) / rates.gather(1, before.clamp(max=len(looks) - 1)).clamp(
         min=1e-300
     )
@@ -312,7 +317,7 @@ def _pieces_soon(sampler: Sampler, clock: _Clock, horizon: Tensor, pace: Pace, w
 
 
 def _ahead(sampler: Sampler, now: Tensor, horizon: Tensor, pace: Pace, draws: float) -> Tensor:
-    """Pieces for many draws, about as far as the last of them will go; where few go, pieces are longer."""
+    """Return pieces for many draws, about as far as the last of them will go; where few draws remain, pieces are longer."""
     live, most = horizon > now, _most(len(now))
     apart = most / LOOKS
     looks = (torch.arange(LOOKS, dtype=torch.float64, device=now.device) + 0.5) * apart
@@ -321,7 +326,7 @@ def _ahead(sampler: Sampler, now: Tensor, horizon: Tensor, pace: Pace, draws: fl
     ends = clock.after(pace.width[:, None] * torch.arange(LOOKS + 1, dtype=torch.float64, device=now.device) * apart)
     mass = (sampler.look(times).sum(-1) * (ends[:, 1:] - ends[:, :-1])).cumsum(1)
     short = int(((mass < math.log(draws) + FURTHER) & live[:, None]).sum(1).max())
-    worth = min(most, int(draws / DRAWS_A_PIECE))  # so many that what they cost is little beside the draws
+    worth = min(most, int(draws / DRAWS_A_PIECE))  # pieces whose cost is small compared with that of the draws
     length = min(most, (short + 1) * apart)
     if length < worth:
         pace.width.copy_(torch.where(live, pace.width * (length / worth), pace.width))
@@ -340,7 +345,7 @@ def _window(
     sampler: Sampler, now: Tensor, horizon: Tensor, pace: Pace, steps: Tensor, draws: float
 ) -> tuple[_Window, Cost]:
     live, clock = horizon > now, _Clock(sampler, now)
-    least = clock.lengths(SHORTEST * now.abs()[:, None])  # or time would stand still
+    least = clock.lengths(SHORTEST * now.abs()[:, None])  # a shorter piece would be lost in the rounding of time
     edges = torch.minimum(clock.after(torch.maximum(pace.width[:, None], least) * steps), horizon[:, None])
     found = sampler.bounds(edges[:, :-1], edges[:, 1:])
     upper, mass, usable, worst = _judged(found, edges, sampler.width, sampler.waste(draws))
@@ -356,14 +361,14 @@ def _window(
 
 
 def _judged(found: Bounds, edges: Tensor, first: float, waste: float) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Bounds, masses and how many pieces are used; and how loose the loosest is, of these and the one that is too loose."""
+    """Return the bounds, the masses, the number of usable pieces, and the largest looseness of these and the first unusable piece."""
     lengths = edges[:, 1:] - edges[:, :-1]
     over = (found.upper - found.middle).clamp(min=0.0)
-    wasted = over * lengths  # proposals, beside those that are accepted
+    wasted = over * lengths  # rejected proposals
     loose = torch.minimum(over / (LOOSE * found.middle).clamp(min=1e-300), wasted / waste)
-    loose = torch.maximum(loose, wasted / CROWDED)  # however high the intensity is in the middle
+    loose = torch.maximum(loose, wasted / CROWDED)  # also if the intensity in the middle is high
     loose = torch.where(lengths > 0.0, loose.nan_to_num(nan=math.inf), 0.0)
-    short = lengths <= 2.0 * SHORTEST * edges[:, 1:].abs().clamp(min=first)  # twice: edges are rounded
+    short = lengths <= 2.0 * SHORTEST * edges[:, 1:].abs().clamp(min=first)  # twice, because edges are rounded
     fine = (loose <= 1.0) | (short & found.upper.isfinite())
     usable = fine.int().cumprod(1).sum(1)
     stuck = (usable == 0) & short[:, 0]
@@ -380,7 +385,7 @@ def _judged(found: Bounds, edges: Tensor, first: float, waste: float) -> tuple[T
 def _thin(
     sampler: Sampler, window: _Window, row_of_draw: Tensor, due: Tensor, random: torch.Generator
 ) -> tuple[EventDraws, Tensor]:
-    """Proposals one after the other for every draw, until one is accepted or the window ends; and the mass beyond it up to the next."""
+    """Test the proposals of every draw until one is accepted or the window ends; also return the mass from its end to the next proposal."""
     device = window.mass.device
     found_times = torch.full_like(due, math.nan)
     found = torch.full_like(row_of_draw, -1)
@@ -403,7 +408,7 @@ def _thin(
         chosen = (
             _at_once(window, mine, piece, chance) if at_once else _chosen(sampler, window, mine, piece, times, chance)
         )
-        # Of proposals looked at together the first that is accepted is the next event.
+        # Of several proposals tested together, the first accepted one is the next event.
         which = torch.full(masses.shape, -1, dtype=torch.int64, device=device)
         when = torch.empty_like(masses)
         which[inside], when[inside] = chosen, times
@@ -416,13 +421,13 @@ def _thin(
         found_times[done], found[done] = when[accepted], which[accepted]
         cost += Cost(accepted=len(done), proposals=int(inside[-new:].sum()))
         over = (~accepted & ~inside[-1]).nonzero().squeeze(1)
-        after = inside[:, over].sum(0, keepdim=True)  # the first that is not inside
+        after = inside[:, over].sum(0, keepdim=True)  # the first proposal beyond the window
         beyond[draw[over]] = masses[:, over].gather(0, after).squeeze(0) - whole[over]
         left = (~accepted & inside[-1]).nonzero().squeeze(1)
         if not len(left):
             return EventDraws(found_times, found, cost), beyond
         draw, row = draw[left], row[left]
-        # What is not accepted at once is judged together with the proposals after it.
+        # A proposal that is not accepted at once is tested again, together with the proposals after it.
         held = 1 if at_once else 0
         at_once, new = False, sampler.together - held
         noise = torch.rand(2, new, len(left), generator=random, dtype=torch.float64).to(device)
@@ -436,7 +441,7 @@ def _of(table: Tensor, number: Tensor) -> Tensor:
 
 
 def _piece(mass: Tensor, row: Tensor, reached: Tensor) -> Tensor:
-    """The piece of its sequence that contains a proposal; no proposal is beyond the last piece."""
+    """Return the piece of its sequence that contains a proposal; rounding cannot put a proposal behind the last piece."""
     if len(mass) == 1:
         found = torch.searchsorted(mass[0], reached, right=True)
     else:
@@ -445,7 +450,7 @@ def _piece(mass: Tensor, row: Tensor, reached: Tensor) -> Tensor:
 
 
 def _at_once(window: _Window, row: Tensor, piece: Tensor, chance: Tensor) -> Tensor:
-    """What each proposal is, if its level is in the first part of some intensity; -1 where it is above these."""
+    """Return the choice of each proposal whose level is in the first part of an intensity; -1 for higher levels."""
     known = window.known
     if known is None:
         return torch.full_like(row, -1)
@@ -458,7 +463,7 @@ def _at_once(window: _Window, row: Tensor, piece: Tensor, chance: Tensor) -> Ten
 
 
 def _chosen(sampler: Sampler, window: _Window, row: Tensor, piece: Tensor, times: Tensor, chance: Tensor) -> Tensor:
-    """What each proposal is, whose level is that share of the bound: int64 [n], -1 where nothing happens."""
+    """Return the choice of each proposal, whose level is the share `chance` of the bound: int64 [n], -1 where nothing happens."""
     if not len(row):
         return row
     if window.proposals is not None:
@@ -492,7 +497,7 @@ def _chosen(sampler: Sampler, window: _Window, row: Tensor, piece: Tensor, times
 
 
 def _range_then(window: _Window, row: Tensor, piece: Tensor, times: Tensor) -> tuple[Tensor, Tensor]:
-    """No larger than each intensity at these times [n, C], and no smaller than the total [n]."""
+    """Return a lower bound of each intensity at these times [n, C], and an upper bound of the total [n]."""
     start, end = window.edges[row, piece], window.edges[row, piece + 1]
     s = place(times, start, end, None if window.origin is None else window.origin[row])
     if window.known is not None:
@@ -501,21 +506,21 @@ def _range_then(window: _Window, row: Tensor, piece: Tensor, times: Tensor) -> t
         assert window.rates is not None
         curves = window.rates.map(lambda one: one[..., row, piece, :]).curves()
     low, high = curves.range_at(s)
-    # On a piece so short that rounding moves a time along it, nothing is known of one moment.
+    # If rounding moves a time noticeably along a very short piece, there is no better bound than that of the piece.
     placed = (end - start) / 2.0 > ROUNDING * times.abs()
     high = torch.where(placed, high.sum(1), math.inf).nan_to_num(nan=math.inf, posinf=math.inf)
     return torch.where(placed.unsqueeze(-1), low, 0.0).nan_to_num(nan=0.0), high
 
 
 def _choice(parts: Tensor, level: Tensor) -> Tensor:
-    """In which of the parts [n, C] on top of each other the level is; -1 above the last."""
-    level = level.clamp(min=0.0)  # which rounding may have put a hair below the first
+    """Return which of the stacked parts [n, C] contains the level; -1 above the last one."""
+    level = level.clamp(min=0.0)  # rounding may have made it slightly negative
     which = (parts.cumsum(1) <= level[:, None]).sum(1)
     return torch.where(which < parts.shape[1], which, -1)
 
 
 def _rates(sampler: Sampler, window: _Window, row: Tensor, piece: Tensor, times: Tensor) -> Tensor:
-    """Intensities [n, C], which are checked against their bound."""
+    """Return intensities [n, C], after a check against their bound."""
     rates, upper = _at(sampler, row, times), window.upper[row, piece]
     total = rates.sum(1)
     if bool(total.isnan().any()):
@@ -529,7 +534,7 @@ def _rates(sampler: Sampler, window: _Window, row: Tensor, piece: Tensor, times:
 
 
 def _at(sampler: Sampler, row: Tensor, times: Tensor) -> Tensor:
-    """Intensities [draws, C] at one time for each draw; draws of a sequence are asked about side by side."""
+    """Return intensities [draws, C] at one time per draw; draws of the same sequence share a call."""
     asked, row = row.unique(return_inverse=True)
     if len(asked) < KEPT * sampler.count:
         sampler = sampler.select(asked)
@@ -542,9 +547,7 @@ def _at(sampler: Sampler, row: Tensor, times: Tensor) -> Tensor:
     column[order] = torch.arange(len(row), device=row.device) - first[row[order]]
     wide = int(counts.max())
     grid = times.new_zeros(sampler.count, wide)
-    some = times.new_zeros(sampler.count).index_put(
-        (row,), times
-    )  # what fills up a sequence's row is one of its own times
+    some = times.new_zeros(sampler.count).index_put((row,), times)  # rows are filled up with one of their own times
     grid += some[:, None]
     grid[row, column] = times
     return sampler.intensities(grid)[row, column]

@@ -1,4 +1,4 @@
-"""Independent pieces of work on the threads of a CPU, each of which computes alone; and memory that is kept for them."""
+"""Run independent pieces of work on the threads of a CPU, one thread per piece; and keep memory for them."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ import torch
 Piece = TypeVar("Piece")
 Result = TypeVar("Result")
 
-LARGE = 31 << 20  # bytes; glibc does not learn from blocks of 32 MB and more
+LARGE = 31 << 20  # bytes; for blocks of 32 MB and more, glibc does not adapt its threshold
 
 _set_aside: ContextVar[int | None] = ContextVar("set_aside", default=None)
 
 
 def threads() -> int:
-    """How many pieces can be worked on at a time; a thread of `side_by_side` has none but itself."""
+    """Return how many pieces can be computed at a time; on a thread of `side_by_side` the answer is 1."""
     return _set_aside.get() or torch.get_num_threads()
 
 
 @contextmanager
 def alone(device: torch.device) -> Iterator[None]:
-    """Operations inside use one thread each, where they are too small to be shared out; `side_by_side` still has all threads."""
+    """Use one thread per operation inside, where operations are too small to divide; `side_by_side` still uses all threads."""
     if device.type != "cpu":
         yield
         return
@@ -40,7 +40,7 @@ def alone(device: torch.device) -> Iterator[None]:
 
 
 def side_by_side(work: Callable[[Piece], Result], pieces: Sequence[Piece], device: torch.device) -> list[Result]:
-    """What comes is in the order of the pieces. Small operations are not worth sharing out among threads; whole pieces are."""
+    """Return the results in the order of the pieces. Threads compute whole pieces, since small operations are not worth dividing."""
     if device.type != "cpu":
         return [work(piece) for piece in pieces]
     with alone(device):
@@ -51,12 +51,13 @@ def side_by_side(work: Callable[[Piece], Result], pieces: Sequence[Piece], devic
             return list(pool.map(work, pieces))
         finally:
             pool.shutdown(cancel_futures=True)
-            torch.set_num_threads(1)  # a pool thread's own number becomes that of threads to come
+            torch.set_num_threads(1)  # otherwise new threads would start with a pool thread's setting
 
 
 def keep_memory() -> None:
-    """Have the C library keep freed blocks below `LARGE`, where it is glibc: it does once it has seen one of that size freed.
+    """Make glibc keep freed blocks of up to `LARGE` bytes: it raises its threshold when a block of that size is freed.
 
-    New pages cost more than most operations, and threads queue for them. The block is never touched: this costs two system calls.
+    Fresh pages cost more than most operations, and threads wait for each other to get them. The block is never written: this costs two
+    system calls.
     """
     torch.empty(LARGE, dtype=torch.uint8)

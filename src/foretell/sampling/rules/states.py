@@ -1,8 +1,8 @@
-"""The database between two events as a sampled sequence sees it, and how an event changes it: integers only.
+"""The database between two events of a sampled sequence, and how an event changes it; only integers.
 
-What is true depends on the facts that events have added, and on nothing else of the past. So a sequence need only remember these, and
-sequences with the same ones share a state, which is worked out once. One engine serves all: it is moved from one set of added facts to
-another, which costs what differs. What facts need in a state is a plan's own slots (`plan/slots.py`).
+Which facts are true depends only on the facts that events have added. So a sequence stores these alone, and sequences with the same
+added facts share a state, which is computed once. There is one engine: it moves from one set of added facts to another, at a cost
+proportional to the difference. Embeddings in a state use slots, as in a plan (`plan/slots.py`).
 """
 
 from __future__ import annotations
@@ -24,43 +24,43 @@ from foretell.plan.int_arrays import joined
 from foretell.plan.slots import SequenceSlots, slots_of_history
 from foretell.sampling.rules.living import LivingAdditions, NewEnd
 
-KEPT_STATES = 20_000  # per sampler, with the events that were seen to leave them
+KEPT_STATES = 20_000  # limit of cached states per sampler; each has the transitions of its events
 NOW = np.ones(1, dtype=np.int64)  # the state of a sequence without events
 NOTHING_POSSIBLE = Intervals.of(np.zeros((0, 3), dtype=np.int64))
 
 
 @dataclass(frozen=True, eq=False)
 class NewAddition:
-    """One more row for what `r` added to a fact."""
+    """An addition by `r` to a fact."""
 
-    group: int  # whose matrices
+    group: int  # the group of matrices that it uses
     r: int
     head: int
-    body: tuple[int, ...]  # facts of its embedded conditions; -1 for an event that is no true fact
-    event: int  # the event's functor among those with features; -1: it has none
+    body: tuple[int, ...]  # facts of its embedded conditions; -1 for an event that is not a true fact
+    event: int  # position of the event's functor among those with features; -1: it has none
 
 
 @dataclass(frozen=True, eq=False)
 class Transition:
-    """What an event does in a state. Past additions to the facts in `erased` are gone before the new ones come."""
+    """The effect of an event in a state. Earlier additions to the facts in `erased` are removed before the new ones are made."""
 
     erased: tuple[int, ...]
     additions: tuple[NewAddition, ...]  # to facts with embeddings
-    read: frozenset[int]  # facts whose embeddings, or deduced parts, the additions read
-    added: frozenset[int]  # of the next state
-    fired: tuple[tuple[int, int, int], ...] = ()  # where additions expire: fact, `r` and rule of all instantiations
+    read: frozenset[int]  # facts whose embeddings, or deduced parts, are inputs of the additions
+    added: frozenset[int]  # the added facts of the next state
+    fired: tuple[tuple[int, int, int], ...] = ()  # if additions expire: fact, `r` and rule of every instantiation
 
     def ends(self, time: float, lifetimes: Mapping[int, float]) -> list[NewEnd]:
-        """When its additions end, if it happens at a time."""
+        """Return when the additions end, if the event happens at this time."""
         return [(time + lifetimes.get(rule, math.inf), fact, r) for fact, r, rule in self.fired]
 
 
 @dataclass(frozen=True, eq=False)
 class LocalPlan:
-    """The slots of what some facts need in one state."""
+    """The slots that some facts need in one state."""
 
     slots: SequenceSlots
-    slot: dict[int, int]  # of each fact
+    slot: dict[int, int]  # slot by fact
 
 
 @dataclass(eq=False)
@@ -68,13 +68,13 @@ class DatabaseState:
     added: frozenset[int]
     possible: tuple[int, ...]  # events, in the order of their names
     names: tuple[str, ...]
-    true: frozenset[int]  # without what is true for ever
-    proofs: tuple[int, ...]  # without those that hold for ever
-    history: SlotHistory | None = None  # the same, as a plan reads it
+    true: frozenset[int]  # without facts that are always true
+    proofs: tuple[int, ...]  # without proofs that always hold
+    history: SlotHistory | None = None  # the state in the form that a plan reads
     transitions: dict[int, Transition] = field(default_factory=dict)
     plans: dict[int | frozenset[int] | None, LocalPlan] = field(
         default_factory=dict
-    )  # by event; None: of all that is possible
+    )  # by event; None: the plan of all possible events
 
 
 class DatabaseStates:
@@ -82,9 +82,7 @@ class DatabaseStates:
         self.histories = histories
         self.engine, self.grounding, self.grounded = histories.engine, histories.grounding, histories.grounded
         self.layout = histories.layout
-        self.lock = (
-            histories._lock
-        )  # the engine and what is known of the grounding are one for all who ask about the model
+        self.lock = histories._lock  # one engine and one grounding serve all users of the model
         self._known: OrderedDict[frozenset[int], DatabaseState] = OrderedDict()
         self._always = frozenset(self.grounding.always.tolist())
         self._always_events = tuple(fact for fact in self._always if self.grounding.is_event(fact))
@@ -108,7 +106,7 @@ class DatabaseStates:
         return found
 
     def plan(self, state: DatabaseState, event: int | frozenset[int] | None) -> LocalPlan:
-        """The plan of what additions read when an event happens, or of all possible events; of products all parts, or these facts."""
+        """Return the plan for the inputs of an event's additions (int), for all possible events (None), or for these and further facts."""
         found = state.plans.get(event)
         if found is None:
             roots = self.after(state, event).read if isinstance(event, int) else (*state.possible, *(event or ()))
@@ -128,7 +126,7 @@ class DatabaseStates:
         return found
 
     def event(self, state: DatabaseState, number: int) -> int:
-        """The possible events of a state are numbered: those that are listed, then candidates of products."""
+        """Return a possible event of a state by number: first come the listed events, then the candidates of products."""
         if number < len(state.possible):
             return state.possible[number]
         products = self.history(state).products
@@ -139,20 +137,20 @@ class DatabaseStates:
             return self.engine.fact(found[0])
 
     def history(self, state: DatabaseState) -> SlotHistory:
-        """A state as plans read it, and with it the products of its possible events."""
+        """Return the state as plans read it, with the products of its possible events."""
         with self.lock:
             if state.history is None:
                 state.history = self._history(state)
             return state.history
 
     def added_at(self, timeline: Timeline, state: int) -> frozenset[int]:
-        """Facts that were added and not removed, or given with the sequence."""
+        """Return the facts that were added and not removed, and those that came with the sequence."""
         head = self.grounding.head
         added = [head[one] for one in timeline.additions_at(state)[:, 0].tolist()]
         return frozenset([*added, *timeline.given]) - self._always
 
     def living_at(self, timeline: Timeline, state: int) -> LivingAdditions:
-        """When the additions in force will end."""
+        """Return the current additions with the times at which they end."""
         if not self.histories.expires:
             return LivingAdditions()
         with self.lock:
@@ -168,7 +166,7 @@ class DatabaseStates:
     # With the engine
 
     def _history(self, state: DatabaseState) -> SlotHistory:
-        """A sequence without events in which the current facts are always true; the possible events are given with each plan."""
+        """Return a history without events in which the current facts are always true; possible events are passed with each plan."""
         nothing = np.zeros(0)
         true, of_parts = self._parted(sorted(state.true), lambda fact: fact)
         proofs, part_proofs = self._parted(state.proofs, lambda one: self.grounding.head[one])
@@ -191,7 +189,7 @@ class DatabaseStates:
         return found
 
     def _parted(self, items: Sequence[int], fact_of: Callable[[int], int]) -> tuple[list[int], list[int]]:
-        """Items about facts: the others, and those of parts of products."""
+        """Split items by their facts: those of other facts, and those of parts of products."""
         parts, keys = self.engine.wiring.part_functors, self.grounding.keys
         of_parts = [one for one in items if keys[fact_of(one)][0] in parts] if parts else []
         known = set(of_parts)
@@ -239,10 +237,10 @@ class DatabaseStates:
         return Transition(fired.removed, tuple(additions), read, added, living)
 
     def _is_true(self, state: DatabaseState, fact: int) -> bool:
-        """In the state that the engine is in."""
+        """Whether a fact is true in the engine's current state."""
         return fact in state.true or fact in self._always or self.engine.is_in_product(fact)
 
 
 def _throughout(items: Iterable[int] | Sequence[int]) -> np.ndarray:
-    """Each in both states of a sequence without events."""
+    """Return rows (item, 0, 2): each item holds in both states of a sequence without events."""
     return np.asarray([(item, 0, 2) for item in items], dtype=np.int32).reshape(-1, 3)
