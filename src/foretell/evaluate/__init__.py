@@ -9,7 +9,7 @@ from typing import Any
 
 
 class _CallablePackage(ModuleType):
-    """So that an import of the package, which puts it in the function's place, changes nothing; help and signature are the function's."""
+    """A module that can be called like `evaluate`, because importing the package binds it to the function's name; it shows that help."""
 
     def __call__(self, *args: Any, **options: Any) -> Any:
         return _function()(*args, **options)

@@ -1,8 +1,8 @@
-"""95 % intervals by resampling: whole sequences where there are enough of them, else blocks of consecutive events.
+"""95 % intervals by resampling: whole sequences if there are enough, else blocks of consecutive events.
 
-In: for every unit (sequence or event) sums and counts of each metric. Out: percentile intervals. If a part was estimated by random
-draws (an integral, futures), each replicate adds normal noise with their variance. The count of each unit in each replicate is
-recomputed from the seed when needed, some replicates at a time, so memory does not grow with their number.
+In: the sum and count of each metric for every unit (sequence or event). Out: percentile intervals. If a metric was estimated from random
+draws (of an integral, or of futures), normal noise with the variance of the draws is added to each replicate. The count of each unit in
+each replicate is recomputed from the seed when needed, some replicates at a time, so memory does not grow with the number of replicates.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 ENOUGH_SEQUENCES = 20
 REPLICATES = 1000
 LOW, HIGH = 2.5, 97.5
-AT_A_TIME = 1 << 22  # weights in memory
+AT_A_TIME = 1 << 22  # number of weights in memory at a time
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Estimate:
         return f"{self.value:.4f} [{self.low:.4f}, {self.high:.4f}]"
 
     def clipped(self, least: float, most: float) -> Estimate:
-        """With an interval that ends where values do; NaN stays."""
+        """Return the estimate with its interval cut to [`least`, `most`]."""
         return Estimate(self.value, max(self.low, least), min(self.high, most))
 
 
@@ -38,11 +38,11 @@ NOTHING = Estimate(float("nan"), float("nan"), float("nan"))
 
 @dataclass(frozen=True)
 class Ratio:
-    """A score that is `Σ sums / Σ counts` over units, or with `root` the square root of that (an RMSE from squared errors)."""
+    """A score `Σ sums / Σ counts` over units, or with `root` its square root (an RMSE from squared errors)."""
 
     sums: np.ndarray  # [units]
     counts: np.ndarray  # [units]
-    variances: np.ndarray | None = None  # of `sums`, where a part of them was drawn at random
+    variances: np.ndarray | None = None  # of `sums`, if random draws estimated a part of them
     root: bool = False
 
     @property
@@ -56,14 +56,14 @@ class Ratio:
 
 @dataclass(frozen=True)
 class Resampling:
-    """How replicates are drawn from units, with a description in words."""
+    """How bootstrap replicates are drawn from units."""
 
     units: int
     unit: str  # "sequences" or "events"
     block: int | None
     seed: int
-    first: np.ndarray | None = None  # blocks: for each event the first event of its sequence …
-    length: np.ndarray | None = None  # … and how many there are in it
+    first: np.ndarray | None = None  # for blocks: the index of the first event of each event's sequence …
+    length: np.ndarray | None = None  # … and the number of events of that sequence
 
     def describe(self) -> str:
         if self.unit == "sequences":
@@ -71,7 +71,7 @@ class Resampling:
         return f"{REPLICATES} bootstrap replicates over blocks of {self.block} consecutive events"
 
     def parts(self) -> Iterator[np.ndarray]:
-        """How often each unit is in each replicate, some replicates at a time: [replicates, units]. The cut changes nothing."""
+        """Yield how often each unit is in each replicate, some at a time: [replicates, units]. The split changes no number."""
         if self.units * REPLICATES <= AT_A_TIME:
             yield self.weights
         else:
@@ -79,7 +79,7 @@ class Resampling:
 
     @cached_property
     def weights(self) -> np.ndarray:
-        """All replicates at once, for small data."""
+        """Return how often each unit is in each replicate: [all replicates, units]. For small data."""
         return np.concatenate(list(self._drawn(REPLICATES)))
 
     def _drawn(self, rows: int) -> Iterator[np.ndarray]:
@@ -105,7 +105,7 @@ def resample_sequences(count: int, seed: int) -> Resampling:
 
 
 def resample_blocks(sequence_of_event: np.ndarray, seed: int) -> Resampling:
-    """Blocks of about the cube root of the number of events, within one sequence, wrapping around its end."""
+    """Resample blocks of about the cube root of the number of events. Each is within one sequence and wraps around its end."""
     count = len(sequence_of_event)
     starts = np.flatnonzero(np.r_[True, sequence_of_event[1:] != sequence_of_event[:-1]])
     lengths = np.diff(np.r_[starts, count])
@@ -114,8 +114,8 @@ def resample_blocks(sequence_of_event: np.ndarray, seed: int) -> Resampling:
 
 
 def replicates(ratios: Sequence[Ratio], resampling: Resampling) -> np.ndarray:
-    """Each ratio in every replicate, of which all ratios see the same: [replicates, ratios]. NaN: nothing was counted."""
-    noise = np.random.default_rng([resampling.seed, 1])  # apart from what decides the replicates
+    """Return each ratio in every replicate: [replicates, ratios]; NaN where the count is 0. All ratios share the replicates."""
+    noise = np.random.default_rng([resampling.seed, 1])  # independent of the generator of the replicates
     sums, counts = (np.stack([getattr(one, part) for one in ratios], axis=1) for part in ("sums", "counts"))
     drawn = [place for place, one in enumerate(ratios) if one.variances is not None and one.variances.any()]
     spread = np.stack([ratios[place].variances for place in drawn], axis=1) if drawn else None  # pyright: ignore[reportArgumentType, reportCallIssue]
@@ -133,7 +133,7 @@ def replicates(ratios: Sequence[Ratio], resampling: Resampling) -> np.ndarray:
 
 
 def interval(value: float, drawn: np.ndarray) -> Estimate:
-    """A value with the quantiles of its replicates; those in which nothing was counted are left out."""
+    """Return a value with the quantiles of its replicates; replicates that are NaN are left out."""
     drawn = drawn[~np.isnan(drawn)]
     if np.isnan(value) or not len(drawn):
         return NOTHING
@@ -146,7 +146,7 @@ def estimates(ratios: Sequence[Ratio], resampling: Resampling) -> list[Estimate]
         return []
     drawn = replicates(ratios, resampling)
     whole = np.atleast_1d(~np.isnan(drawn).any(0))
-    quick = np.percentile(drawn[:, whole], [LOW, HIGH], axis=0)  # most of them, in one go
+    quick = np.percentile(drawn[:, whole], [LOW, HIGH], axis=0)  # columns without NaN, all at once
     found = [interval(one.value, drawn[:, place]) if not whole[place] else NOTHING for place, one in enumerate(ratios)]
     for place, low, high in zip(np.flatnonzero(whole).tolist(), *quick.tolist(), strict=True):
         found[place] = Estimate(ratios[place].value, low, high)
@@ -158,26 +158,26 @@ class Units:
     """Rows of scores and the sequences that they belong to."""
 
     sequence: np.ndarray  # int64 [rows], ascending
-    sequences: int  # in the data; some may have no row
+    sequences: int  # number of sequences in the data; some may have no row
 
     @property
     def whole_sequences(self) -> bool:
         return self.sequences >= ENOUGH_SEQUENCES
 
     def resampling(self, seed: int) -> Resampling:
-        """Resample sequences if there are enough, and else blocks of rows."""
+        """Return how replicates are drawn: from sequences if there are enough, else from blocks of rows."""
         return (
             resample_sequences(self.sequences, seed) if self.whole_sequences else resample_blocks(self.sequence, seed)
         )
 
     def summed(self, values: np.ndarray) -> np.ndarray:
-        """From one number per row to one per unit."""
+        """Sum the values of rows to one value per unit."""
         values = values.astype(np.float64)
         return np.bincount(self.sequence, weights=values, minlength=self.sequences) if self.whole_sequences else values
 
     def ratio(
         self, values: np.ndarray, counts: np.ndarray, variances: np.ndarray | None = None, *, root: bool = False
     ) -> Ratio:
-        """`Σ values / Σ counts` over rows."""
+        """Return the ratio `Σ values / Σ counts` over rows."""
         spread = None if variances is None or not variances.any() else self.summed(variances)
         return Ratio(self.summed(values), self.summed(counts), spread, root)

@@ -1,11 +1,11 @@
-"""Are the predicted probabilities right? Of times: how often a central interval holds the event. Of types: how often a guess is right.
+"""Calibration of predicted probabilities: for times, how often central intervals contain the event; for types, how often guesses are right.
 
-A central interval of level `p` is from the `(1 − p)/2` to the `(1 + p)/2` quantile of the predicted time. It holds the true time if the
-residual's place on [0, 1] lies between `(1 − p)/2` and `(1 + p)/2`, so no interval need be computed. For the first event after a
-tail the concatenated residual is used instead of that event's own interval, so that a correct model has the right coverage.
+A central interval of level `p` is from the `(1 − p)/2` to the `(1 + p)/2` quantile of the predicted time. It contains the true time if the
+residual, mapped to [0, 1], lies between `(1 − p)/2` and `(1 + p)/2`, so no interval has to be computed. For the first event after a
+tail, the residual is that of the tail and the event's gap together, so that a correct model has the right coverage.
 
-In: rows of a scored model. Out: coverage with its 95 % interval at many levels, and how often the most intense type happened among
-guesses of about the same probability.
+In: rows of a scored model. Out: coverage at many levels with 95 % intervals, and how often the most intense type was right, for guesses
+grouped by probability.
 """
 
 from __future__ import annotations
@@ -24,27 +24,27 @@ from foretell.evaluate.likelihood import EventScores
 @dataclass(frozen=True)
 class RescalingTest:
     residuals: int
-    mean: float  # 1 is expected; above it, the model expects more events than happen
+    mean: float  # 1 for a correct model; above 1, the model expects more events than happen
     ks: float  # the largest distance between the residuals' distribution function and that of Exp(1)
-    p_value: float  # of a distance as large, if the model were right
+    p_value: float  # the probability of a distance at least this large if the model is correct
 
 
 def residuals(events: EventScores) -> np.ndarray:
-    """One for each scored event, in the order of the data."""
+    """Return the residual of each scored event, in the order of the data."""
     passed = np.cumsum(events.integral + events.tail)
     at = (passed - events.tail)[events.is_event]
     return np.maximum(np.diff(at, prepend=0.0), 0.0)
 
 
 def residual_variances(events: EventScores) -> np.ndarray:
-    """Variances of the residuals where integrals were drawn; what is left of a sequence belongs to the next event, as with residuals."""
+    """Return the variances of the residuals if integrals were drawn. A tail belongs to the next scored event, as in `residuals`."""
     passed = np.cumsum(events.integral_variance)
     at = (passed - events.tail_variance)[events.is_event]
     return np.maximum(np.diff(at, prepend=0.0), 0.0)
 
 
 def uniform(found: np.ndarray) -> np.ndarray:
-    """Residuals as places on [0, 1]: the predicted probability that the event comes no later than it did."""
+    """Map residuals to [0, 1]: the predicted probability that the event comes no later than it did."""
     return -np.expm1(-found)
 
 
@@ -55,7 +55,7 @@ def rescaling_test(found: np.ndarray) -> RescalingTest:
 
 
 def ks_distance(places: np.ndarray) -> float:
-    """Between the distribution function of places on [0, 1] and that of the uniform distribution."""
+    """Return the Kolmogorov-Smirnov distance between values on [0, 1] and the uniform distribution."""
     count = len(places)
     if not count:
         return math.nan
@@ -64,9 +64,9 @@ def ks_distance(places: np.ndarray) -> float:
 
 
 def kolmogorov_p(distance: float, count: int) -> float:
-    """The probability of such a distance or a larger one of `count` uniform places.
+    """Return the probability that the distance of `count` uniform values is at least `distance`.
 
-    Kolmogorov's limit with the correction for finite `count` of Vrbik (2018): right to 3e-3 from 10 places on, to 2e-4 from 100 on.
+    Kolmogorov's limit with the correction for finite `count` of Vrbik (2018): the error is below 3e-3 from 10 values on, 2e-4 from 100 on.
     """
     if not count or math.isnan(distance):
         return math.nan
@@ -75,14 +75,14 @@ def kolmogorov_p(distance: float, count: int) -> float:
 
 
 def kolmogorov_tail(x: float) -> float:
-    """`P(K > x)` of Kolmogorov's distribution: of its two series the one that converges at once."""
+    """Return `P(K > x)` for Kolmogorov's distribution, from whichever of its two series converges quickly."""
     if x <= 0.0:
         return 1.0
     if x < 1.0:
         below = sum(math.exp(-((2 * k - 1) ** 2) * math.pi**2 / (8.0 * x * x)) for k in range(1, 8))
         return min(1.0, max(0.0, 1.0 - math.sqrt(2.0 * math.pi) / x * below))
     tail = 2.0 * sum((-1.0) ** (k - 1) * math.exp(-2.0 * k * k * x * x) for k in range(1, 8))
-    return min(1.0, max(sys.float_info.min, tail))  # small as it may be, it is not 0
+    return min(1.0, max(sys.float_info.min, tail))  # never 0, even if it underflows
 
 
 LEVELS = tuple(round(0.05 * step, 2) for step in range(1, 20))
@@ -91,7 +91,7 @@ BINS = 10
 
 @dataclass(frozen=True)
 class Coverage:
-    level: float  # the share that a right model covers
+    level: float  # the coverage of a correct model
     coverage: Estimate
 
 
@@ -139,7 +139,7 @@ def calibrate(events: EventScores, units: Units, resampling: Resampling) -> Cali
         if chosen.any()
     )
     off = sum(one.events * abs(one.right.value - one.probability) for one in bins)
-    # Where residuals were drawn, replicates have a normal's noise, which may leave the shares that there are.
+    # If integrals were drawn, replicates have normal noise, which can leave [0, 1].
     times = tuple(Coverage(level, one.clipped(0.0, 1.0)) for level, one in zip(LEVELS, made, strict=False))
     return Calibration(times, bins, off / max(1, int(real.sum())))
 
@@ -147,7 +147,7 @@ def calibrate(events: EventScores, units: Units, resampling: Resampling) -> Cali
 def _covered(
     found: np.ndarray, spread: np.ndarray, real: np.ndarray, level: float
 ) -> tuple[np.ndarray, np.ndarray | None]:
-    """Row by row whether the interval holds the event, and the variance of that where the residual was drawn."""
+    """Return for each row whether the interval contains the event, and the variance of that if the residual was drawn."""
     values = np.zeros(len(real))
     values[real] = np.abs(2.0 * uniform(found) - 1.0) < level
     if not spread.any():

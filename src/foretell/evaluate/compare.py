@@ -1,11 +1,10 @@
-"""Which run is better, by how much, and is that more than luck? Runs scored on the same events in, tables and verdicts out.
+"""Compares runs that are scored on the same events: which is better, by how much, and whether the difference is significant.
 
-Every difference has a 95 % interval (both runs see the same bootstrap replicates) and paired permutation tests: over events, and over
-sequences where there are enough. Among many differences some look significant by chance, so p is corrected by Holm's method for
-all comparisons over the same units. With many runs the best is compared with each of the others; since the same scores choose it, p
-is corrected for all pairs of runs. A score in which no two runs differ in any unit (that of types, if there is only one) does not
-count as a comparison. A difference is called significant if its corrected p is below 0.05 over all
-units asked for.
+Every difference has a 95 % interval (both runs use the same bootstrap replicates) and paired permutation tests: over events and, if there
+are enough, over sequences. Some of many differences look significant by chance, so Holm's method corrects p for all comparisons over the
+same units. With many runs, the best is compared with each of the others. The same scores choose the best run, so p is then corrected for
+all pairs of runs. A score that is equal for all runs in every unit (such as that of types, if there is only one type) does not count as a
+comparison. A difference is called significant if its corrected p is below 0.05 over all requested units.
 """
 
 from __future__ import annotations
@@ -27,9 +26,9 @@ from foretell.evaluate.permutation import PERMUTATIONS, Over, PairedTest, compar
 from foretell.evaluate.scores import Evaluation, ScoredModel, plain
 from foretell.wording import counted
 
-FEWEST_SEQUENCES = 6  # of fewer, no pattern of signs is rare enough for p < 0.05
+FEWEST_SEQUENCES = 6  # with fewer sequences, p cannot be below 0.05
 SIGNIFICANT = 0.05
-ALL_PAIRS_UP_TO = 4  # runs; of more, each is compared with the best
+ALL_PAIRS_UP_TO = 4  # runs; if there are more, each is only compared with the best
 
 
 @dataclass(frozen=True)
@@ -55,7 +54,7 @@ class CorrectedTest:
 
 @dataclass(frozen=True)
 class Difference:
-    """The difference between two runs in one metric: first less second."""
+    """The difference between two runs in one metric: first minus second."""
 
     metric: str
     title: str
@@ -72,7 +71,7 @@ class Difference:
         return bool(self.tests) and all(one.corrected < SIGNIFICANT for one in self.tests)
 
     def verdict(self, time_unit: str = "") -> str:
-        """In plain words."""
+        """Return the verdict as a sentence."""
         told = ", ".join(f"p {in_words(one.corrected, one.test)} over {one.over}" for one in self.tests)
         if self.better is None or not self.tests:
             return f"{self.first} and {self.second} do not differ in {self.title}"
@@ -98,15 +97,15 @@ class Difference:
 
 @dataclass(frozen=True)
 class RunComparison(FrameResult):
-    """Runs scored on the same events, and their differences. As a frame: a row per difference."""
+    """Runs scored on the same events, and their differences. The frame has one row per difference."""
 
     names: tuple[str, ...]
     evaluations: tuple[Evaluation, ...]
     differences: tuple[Difference, ...]
     functors: tuple[FunctorScores, ...]
-    untested: str | None  # why some test was not made
+    untested: str | None  # the reason why a test was not made
     permutations: int
-    comparisons: int  # that p is corrected for
+    comparisons: int  # number of comparisons that p is corrected for
 
     @property
     def frame_format(self) -> FrameFormat:
@@ -128,7 +127,7 @@ class RunComparison(FrameResult):
         }
 
     def named(self) -> list[Evaluation]:
-        """The evaluations under the names of their runs, for a table."""
+        """Return the evaluations with the names of their runs, for a table."""
         return [replace(one, model=name) for name, one in zip(self.names, self.evaluations, strict=True)]
 
     def to_json(self) -> dict[str, Any]:
@@ -180,7 +179,7 @@ def compare(
 
 
 def check_comparable(runs: Sequence[ComparedRun]) -> tuple[np.ndarray, tuple[str, ...]]:
-    """Check that all runs score the same events; returns the type of each row, and the names of types."""
+    """Check that all runs score the same events; return the type of each row, and the names of the types."""
     first = runs[0]
     names = first.data.vocabulary.names
     for other in runs[1:]:
@@ -210,7 +209,7 @@ def check_comparable(runs: Sequence[ComparedRun]) -> tuple[np.ndarray, tuple[str
 
 
 def ways_of(over: Literal["events", "sequences", "both"], sequences: int) -> tuple[list[Over], str | None]:
-    """Over which units differences are tested; and why not over sequences, where these are too few."""
+    """Return the units over which differences are tested, and the reason if there are too few sequences to test over them."""
     few = sequences < FEWEST_SEQUENCES
     said = None
     if few:
@@ -225,7 +224,7 @@ def ways_of(over: Literal["events", "sequences", "both"], sequences: int) -> tup
 
 
 def compared_pairs(metrics: Sequence[Sequence[Metric]]) -> list[tuple[int, int]]:
-    """All pairs of a few runs; with more runs, the best in log-likelihood with each of the others."""
+    """Return the pairs of runs to compare: all pairs of a few runs, or the best in log-likelihood with each of the others."""
     if len(metrics) <= ALL_PAIRS_UP_TO:
         return list(combinations(range(len(metrics)), 2))
     best = int(np.argmax([one[0].values.sum() for one in metrics]))
@@ -242,9 +241,9 @@ def difference_of(
     permutations: int = PERMUTATIONS,
     seed: int = 0,
 ) -> Difference:
-    """The difference between two runs in one metric, with its interval and tests; p is not corrected yet."""
+    """Return the difference between two runs in one metric, with its interval and tests; p is not yet corrected."""
     both = (one.counts > 0) & (other.counts > 0) if one.kind == "time" else np.ones(len(one.counts), dtype=bool)
-    one, other = one.where(both), other.where(both)  # times that only one of them can tell are no pair
+    one, other = one.where(both), other.where(both)  # rows that count for only one of them are left out
     ratios = [one.ratio(units), other.ratio(units)]
     spread = replicates(ratios, units.resampling(seed))
     difference = interval(ratios[0].value - ratios[1].value, spread[:, 0] - spread[:, 1])
@@ -263,7 +262,7 @@ def difference_of(
 
 
 def in_words(corrected: float, test: PairedTest) -> str:
-    """`= 0.012`, or `< …` where no pattern that was drawn came near: then p is only known to be small."""
+    """Return `= 0.012`, or `< …` if no drawn pattern of signs was as extreme: then only an upper limit of p is known."""
     shown = float(f"{corrected:.2g}")
     if not test.exact and test.p_value <= 1.0 / (1 + test.permutations):
         unit = 10.0 ** np.floor(np.log10(corrected))
@@ -273,9 +272,9 @@ def in_words(corrected: float, test: PairedTest) -> str:
 
 
 def holm(p_values: Sequence[float], family: int | None = None) -> list[float]:
-    """Corrected so that the chance of any false alarm among all of them stays below the level.
+    """Return p corrected by Holm's method: the probability of any false alarm among all tests stays below the level.
 
-    Where they were picked from a larger `family` of tests, none of them is corrected less than it would be among all of these.
+    If the tests were chosen from a larger `family`, each is corrected at least as much as among all tests of that family.
     """
     order = np.argsort(np.asarray(p_values), kind="stable")
     family = len(p_values) if family is None else family
@@ -287,17 +286,17 @@ def holm(p_values: Sequence[float], family: int | None = None) -> list[float]:
 
 
 def differing_metrics(differences: Sequence[Difference]) -> set[str]:
-    """The scores in which some unit of some pair differs: the others are no comparisons."""
+    """Return the scores in which some pair of runs differs in some unit; only these count as comparisons."""
     return {one.metric for one in differences for test in one.tests if test.test.differing}
 
 
 def _wider(runs: int, pairs: int) -> float:
-    """How many times as many tests as shown: only some pairs of many runs are shown, and all were looked at to choose them."""
+    """Return the ratio of all pairs of runs to the shown pairs: all pairs count, since the best run was chosen among them."""
     return comb(runs, 2) / pairs
 
 
 def corrected_differences(differences: Sequence[Difference], runs: int, pairs: int) -> list[Difference]:
-    """By Holm's method, over events and over sequences apart; the family is that of all pairs of the runs."""
+    """Correct p by Holm's method, separately over events and over sequences; the family contains all pairs of runs."""
     made, counted_in, wider = {}, differing_metrics(differences), _wider(runs, pairs)
     for way in ("events", "sequences"):
         found = [
@@ -319,7 +318,7 @@ def corrected_differences(differences: Sequence[Difference], runs: int, pairs: i
 
 
 def _of_functors(metrics: Sequence[Metric]) -> list[Metric]:
-    """The main scores; of those with several patterns all of them together, since a pattern is of a single functor anyway."""
+    """Return the main scores. A score with several patterns is taken for all of them together, since each pattern has one functor."""
     by_score: dict[str, list[Metric]] = {}
     for one in metrics:
         known = score_of(one.key)

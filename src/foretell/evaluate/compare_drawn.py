@@ -1,4 +1,4 @@
-"""Runs scored with draws (`drawn_scores.py`) on the same events: their scores side by side, and their differences.
+"""Compares runs scored with draws (`drawn_scores.py`) on the same events: their scores and their differences.
 
 The noise of the draws is part of every difference: intervals resample it, and in permutation tests it is part of the exchanged
 values.
@@ -28,7 +28,7 @@ class DrawnComparison:
 
     runs: tuple[NamedScores, ...]
     differences: tuple[Difference, ...]
-    untested: str | None  # why some test was not made
+    untested: str | None  # the reason why a test was not made
     seed: int
 
     def to_json(self) -> dict[str, Any]:
@@ -38,7 +38,7 @@ class DrawnComparison:
         }
 
     def lines(self) -> list[str]:
-        """In plain words."""
+        """Return the comparison as lines of text."""
         found = []
         for name, scores in self.runs:
             told = scores.estimates(self.seed)
@@ -52,7 +52,7 @@ class DrawnComparison:
 def compare_drawn(
     runs: Sequence[NamedScores], over: Over | None = None, *, permutations: int = PERMUTATIONS, seed: int = 0
 ) -> DrawnComparison:
-    """Paired differences of all runs in log-likelihood and in rank; `over` events, sequences, or None for both."""
+    """Return paired differences of all runs in log-likelihood and in rank, tested `over` events, sequences, or both (None)."""
     if len(runs) < 2:
         raise ForetellError(f"{len(runs)} run: comparing needs two or more")
     first_name, first = runs[0]

@@ -1,8 +1,8 @@
-"""What each covariate does: a model with covariates and held-out data in; average effects and permutation importance out, with intervals.
+"""Average effects and permutation importance of covariates, with intervals, from a model with covariates and held-out data.
 
-The *importance* of a column is how much log-likelihood per event is lost where its values are shuffled among all events (or sequences), the
-mean over some shuffles. The *effect* is the mean change of the logarithm of the total intensity at the events' times: of a number where it
-is one standard deviation higher everywhere, of a category where all have it, over what is observed. Intervals resample sequences.
+The *importance* of a column is the log-likelihood per event that is lost if its values are shuffled among all events (or sequences),
+averaged over some shuffles. The *effect* is the mean change of the log of the total intensity at the events' times if a number is one
+standard deviation higher everywhere, or if all events have one category, compared with the observed values. Intervals resample sequences.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ from foretell.models.base import IntensityModel
 from foretell.train.likelihood_task import scored_alike
 
 SHUFFLES = 5
-MOST_CATEGORIES = 5  # of a column, whose effects are told: those that the data have most
-POINTS = 5  # per gap, the same draws for every question
+MOST_CATEGORIES = 5  # effects are reported for this number of most frequent categories of a column
+POINTS = 5  # draws per gap, the same for every changed column
 
 
 @dataclass(frozen=True)
 class CovariateEffect:
-    """One column of a model."""
+    """The importance and effects of one covariate of a model."""
 
     column: str
     static: bool
     importance: Estimate  # nats per event that are lost without it
-    effects: tuple[tuple[str, Estimate], ...]  # by what is changed: "+1 sd", or a category
+    effects: tuple[tuple[str, Estimate], ...]  # by the change: "+1 sd", or a category
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values."""
+        """Return the values as JSON."""
         effects = [{"change": name, **_plain(one)} for name, one in self.effects]
         return {"column": self.column, "static": self.static, "importance": _plain(self.importance), "effects": effects}
 
@@ -49,13 +49,13 @@ def covariate_effects(
     seed: int = 0,
     progress: Callable[[int, int], None] | None = None,
 ) -> list[CovariateEffect]:
-    """The importance and the effects of every column that the model uses and the data have, the most important first.
+    """Compute the importance and the effects of every column that the model uses and the data have; the most important comes first.
 
     Args:
         model: a model that was trained with covariates.
         data: held-out data with the same columns.
-        seed: of the shuffles.
-        progress: told how many columns are done, of how many.
+        seed: the seed of the shuffles.
+        progress: called with the number of columns done and their total.
     """
     if model.collator.covariates is None:
         raise ForetellError(f"{model.title} was trained without covariates: there are no effects to tell")
@@ -108,7 +108,7 @@ class _Question:
         return score_events(self.model, changed, integral="stratified", points=POINTS)
 
     def _moved(self, name: str, values: Attribute, static: bool) -> Estimate:
-        """The mean change of log λ; the first events of sequences have nothing before them that columns of events could change."""
+        """Return the mean change of log λ. For columns of events, the first event of each sequence is left out: they cannot affect it."""
         counts = self.base.event >= (0 if static else 1)
         change = (self._scores(name, values, static).log_total - self.base.log_total)[counts]
         sequence, size = self.base.sequence[counts], len(self.data)
@@ -122,7 +122,7 @@ class _Question:
 
 
 def _changes(column: ColumnEncoding, values: Attribute) -> list[tuple[str, Attribute]]:
-    """The changes of a column, by name."""
+    """Return the changes to make to a column: pairs of a name and the changed values."""
     if isinstance(column, NumberColumn):
         return [("+1 sd", Attribute(values.values.astype(np.float64) + column.scale))]
     assert isinstance(column, CategoryColumn)

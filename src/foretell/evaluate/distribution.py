@@ -1,4 +1,4 @@
-"""What `predict` answers about one sequence, from the moments of the next time and the probability of each event."""
+"""Makes the `NextEventDistribution` of one sequence from the moments of the next time and the probability of each event."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ class PredictionRequest:
 
 
 def has_mean(no_event: float) -> bool:
-    """Whether the mean is reported."""
+    """Return whether the mean is reported, given the probability that nothing happens up to the horizon."""
     return no_event <= UNDEFINED_ABOVE
 
 
 @dataclass(frozen=True)
 class Moments:
-    """When the next event comes, in absolute times; NaN where a time is never reached."""
+    """Mean and quantiles of the next event's time, on the sequence's clock; NaN for a time that is never reached."""
 
     mean: float
     mean_error: float
     quantiles: list[float]  # in the order of QUANTILES
     no_event: float
-    defined: bool  # whether the mean is
+    defined: bool  # whether the mean is defined
     horizon: float
 
 
@@ -44,7 +44,7 @@ def distribution_of(
     possible: int,
     draws: int | None = None,
 ) -> NextEventDistribution:
-    """`probabilities` are those of each event to be the next."""
+    """Return the distribution of the next event; `probabilities` maps each event to its probability of being next."""
     defined = moments.defined and math.isfinite(moments.mean)
     times = [None if math.isnan(one) else one for one in moments.quantiles]
     ranked = sorted(((p, name) for name, p in probabilities.items() if p > 0.0), key=lambda one: (-one[0], one[1]))

@@ -1,9 +1,9 @@
-"""Scores if there are very many possible events: the log-likelihood, and the rank of the observed event.
+"""Scores for models with very many possible events: the log-likelihood, and the rank of the observed event.
 
-Models of rules can evaluate only some of the possible events. Both scores are unbiased estimates of their values for all events
-(docs/explanation/products.md), and come with their standard errors: everything is drawn twice, independently; the mean of the two is the
-estimate, and a quarter of their squared difference is its variance. Without `downsample` all possible events are looked at, and times
-alone are drawn: then any model can be scored.
+Models of rules can evaluate a random sample of the possible events. Both scores are then unbiased estimates of their values for all events
+(docs/explanation/products.md), with standard errors: everything is drawn twice, independently; the mean of the two is the estimate, and a
+quarter of their squared difference is its variance. Without `downsample`, all possible events are evaluated and only the integration times
+are drawn; any model can be scored like this.
 """
 
 from __future__ import annotations
@@ -31,20 +31,20 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True)
 class DrawnScores:
-    """One row per scored event, in the order of the data; integrals as in `EventScores`."""
+    """One row per scored event, in the order of the data. Integrals are defined as in `EventScores`."""
 
     sequence: np.ndarray  # int64
     event: np.ndarray  # int64
     log_intensity: np.ndarray  # log λ_{e_i}(t_i), which is exact
-    integral: np.ndarray  # estimates, the tail among them
+    integral: np.ndarray  # estimates that include the tail
     integral_variance: np.ndarray
     rank: np.ndarray  # estimates of 1 + how many possible events have a higher intensity
     rank_variance: np.ndarray
-    downsample: int | None  # None: all possible events were looked at
+    downsample: int | None  # None: all possible events were evaluated
     points: int
     data: str
     sequences: int
-    bare_integral: float  # of sequences without scored events
+    bare_integral: float  # the sum of the integrals of sequences without scored events
 
     @property
     def events(self) -> int:
@@ -56,22 +56,22 @@ class DrawnScores:
 
     @property
     def standard_error(self) -> float:
-        """The standard error of the mean log-likelihood, from the draws alone."""
+        """Return the standard error of the mean log-likelihood that is due to the draws."""
         return float(np.sqrt(self.integral_variance.sum())) / max(self.events, 1)
 
     @property
     def rank_standard_error(self) -> float:
-        """The standard error of the mean rank, from the draws alone."""
+        """Return the standard error of the mean rank that is due to the draws."""
         return float(np.sqrt(self.rank_variance.sum())) / max(self.events, 1)
 
     @property
     def way(self) -> str:
-        """How they came about, in words."""
+        """Return in words how the scores were computed."""
         much = "all possible events" if self.downsample is None else f"{self.downsample} of the possible events"
         return f"estimated from {much} at each time, {counted(self.points, 'point')} per gap, drawn twice"
 
     def estimates(self, seed: int = 0) -> dict[str, Estimate]:
-        """The mean log-likelihood and the mean rank, with intervals that cover both the events and the draws."""
+        """Return the mean log-likelihood and the mean rank; their intervals include the variation of events and of draws."""
         units, one = Units(self.sequence, self.sequences), np.ones(self.events)
         ratios = [
             units.ratio(self.log_likelihood, one, self.integral_variance),
@@ -104,11 +104,11 @@ def drawn_scores(
     seed: int = 0,
     progress: Progress | None = None,
 ) -> DrawnScores:
-    """The log-likelihood and the rank of what happened, from `downsample` of the possible events at each time; None: from all.
+    """Return log-likelihoods and ranks of the observed events, from `downsample` possible events drawn at each time (None: all).
 
     Args:
         points: integration times per gap, drawn anew for each of the two estimates.
-        progress: called with how many sequences are done, and how many there are.
+        progress: called with the number of sequences done and their total.
     """
     if downsample is not None and not isinstance(model, RuleModel):
         raise ForetellError(f"down-sampling of possible events is for models made of rules, not for {model.title}")
@@ -147,7 +147,7 @@ def drawn_scores(
 def _sequence(
     model: IntensityModel, batch: Batch, sample: Sample | None, points: int, generator: torch.Generator
 ) -> tuple[np.ndarray, float]:
-    """Rows of the scored events of one sequence; and the integral, if it has none."""
+    """Return the rows of the scored events of one sequence, and its integral if it has no scored event."""
     history = model.encode(batch)
     ends = _ends(model, history, batch)
     gaps, ranks = [], []
@@ -162,18 +162,18 @@ def _sequence(
     scored = np.flatnonzero(batch.event_counts[0].cpu().numpy())
     if not len(scored):
         return np.zeros((0, 6)), float(integral.sum())
-    # Gap g is ended by event g: what unscored events end goes on to the next scored one, and the tail to the last.
+    # Event g ends gap g. A gap that an unscored event ends belongs to the next scored event, and the tail to the last one.
     owner = np.minimum(np.searchsorted(scored, np.arange(len(integral))), len(scored) - 1)
     own = (np.bincount(owner, one, minlength=len(scored)) for one in (integral, variance))
     log = ends.double().cpu().numpy()[scored]
     columns = torch.from_numpy(scored).to(batch.times.device)
-    event = batch.event_of(torch.zeros_like(columns), columns).cpu().numpy()  # expiries are columns, too
+    event = batch.event_of(torch.zeros_like(columns), columns).cpu().numpy()  # expiries also have columns
     return np.column_stack([event, log, *own, 1.0 + rank[scored], spread[scored]]), 0.0
 
 
 def _ends(model: IntensityModel, history: Any, batch: Batch) -> Tensor:
-    """Log-intensities of the observed events [N], which are exact."""
-    if isinstance(model, RuleModel):  # a plan has them whatever its queries
+    """Return the exact log-intensities of the observed events [N]."""
+    if isinstance(model, RuleModel):  # every plan contains the observed events
         nothing = Queries.seeing(batch.times[:, :0], batch.types[:, :0])
         return model.ends_and_inside(history, batch, model.collator.plan_queries(batch, nothing), False).log_at_end[0]
     found, first = [], 0
@@ -189,7 +189,7 @@ def _mean(halves: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _parts(model: IntensityModel, queries: Queries, sample: Sample | None) -> Iterator[Queries]:
-    """Some queries at a time: as many as a device looks at possible events together."""
+    """Split queries into parts, so that the possible events of a part fit the device."""
     if sample is None:
         most = model.queries_at_a_time
     else:
@@ -200,7 +200,7 @@ def _parts(model: IntensityModel, queries: Queries, sample: Sample | None) -> It
 
 
 def _totals(model: IntensityModel, history: Any, batch: Batch, queries: Queries, sample: Sample | None) -> Tensor:
-    """Total intensities at every query, or estimates of them: float64 [Q]."""
+    """Return the total intensity at every query, or its estimate from a sample: float64 [Q]."""
     found = []
     for part in _parts(model, queries, sample):
         planned = model.collator.plan_queries(batch, part, sample)
@@ -213,7 +213,7 @@ def _totals(model: IntensityModel, history: Any, batch: Batch, queries: Queries,
 
 
 def _above(model: IntensityModel, history: Any, batch: Batch, ends: Tensor, sample: Sample | None) -> Tensor:
-    """The number of possible events with a higher intensity than the observed one, or its estimate: float64 [N]."""
+    """Return the number of possible events with a higher intensity than the observed one, or its estimate: float64 [N]."""
     found, first = [], 0
     for part in _parts(model, Queries.of_events(batch), sample):
         planned, count = model.collator.plan_queries(batch, part, sample), part.times.shape[1]

@@ -1,6 +1,6 @@
-"""The next event where possible events are too many to be listed: those that match a pattern one by one, the total from a draw.
+"""The next event if there are too many possible events to list: matching events are computed one by one, the total is estimated.
 
-The same draw is used for all times of a sequence, so that its estimate of the total intensity is as smooth as the total.
+One random sample of events is used for all times of a sequence, so the estimated total intensity is as smooth as the exact one.
 """
 
 from __future__ import annotations
@@ -22,25 +22,25 @@ from foretell.models.rules.possible_events import possible_totals
 from foretell.models.rules.rule_model import RuleModel
 from foretell.plan.asked_events import AskedEvents, PlacePattern, asked_events
 
-LISTED = 20_000  # possible events of a sequence, up to which they are all looked at
-DRAWN = 4096  # of the others
+LISTED = 20_000  # up to this number of possible events, all of them are evaluated
+DRAWN = 4096  # size of the sample of events that do not match
 
 
 @dataclass(frozen=True)
 class PartialModel:
-    """A model to which one sequence's possible events are some of them, with weights."""
+    """A model restricted to a weighted sample of one sequence's possible events."""
 
     model: RuleModel
     asked: AskedEvents
 
     @property
     def possible(self) -> int:
-        """The number of possible events; exact if there are no filters."""
+        """Return the number of possible events; it is exact if there are no filters."""
         return round(float(self.asked.weight.sum()))
 
     @torch.no_grad()
     def _rates(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """What each event after the last one adds to the estimate of the total intensity, and whether it was drawn."""
+        """Return, for each possible event after the last one, its term in the estimated total intensity, and whether it was drawn."""
         start, seen = batch.t_end.unsqueeze(1), batch.lengths.unsqueeze(1)
         queries = self.model.collator.plan_queries(batch, Queries.seeing(start, seen))
         with self.model.evaluating():
@@ -51,23 +51,23 @@ class PartialModel:
         return rates * weight, weight != 1.0
 
     def total(self, batch: Batch) -> float:
-        """The estimate of the total intensity after the last event."""
+        """Return the estimated total intensity after the last event."""
         return float(self._rates(batch)[0].sum())
 
     def standard_error(self, batch: Batch) -> float:
-        """The standard error of that estimate, as a share of it: as if all had been drawn from one stratum, which is no less."""
+        """Return the relative standard error of `total`, computed as for draws from one stratum, which is an upper bound."""
         rates, is_drawn = self._rates(batch)
         count = self.asked.drawn
         if count < 2 or not bool(is_drawn.any()):
             return 0.0
-        # What a filter took out, and what matches, counts as 0 among the drawn ones.
+        # Drawn events that match, or that a filter removed, count as 0.
         others = rates[is_drawn]
         square = others.square().sum() - others.sum().square() / count
         return float((square * count / (count - 1)).clamp(min=0.0).sqrt() / rates.sum())
 
 
 def is_drawn(model: IntensityModel, data: EventData) -> bool:
-    """Whether too many events are possible at the end of some sequence to evaluate all of them."""
+    """Return whether some sequence has too many possible events at its end to evaluate all of them."""
     if not isinstance(model, RuleModel) or not model.histories.grounding.products:
         return False
     return any(int(possible_totals(model, one)[-1]) > LISTED for one in data)
@@ -76,7 +76,7 @@ def is_drawn(model: IntensityModel, data: EventData) -> bool:
 def drawn_total(
     model: RuleModel, data: EventData, place: int, pattern: EventPattern | None, keep: int = DRAWN, seed: int = 0
 ) -> PartialModel:
-    """For what comes after the end of a sequence: `keep` events are drawn among those that do not match."""
+    """Return a model for the time after the end of sequence `place`: with all events that match, and a sample of `keep` others."""
     key, timeline = model.histories.timeline(model.vocabulary, data[place])
     history = model.histories.history(key, timeline)
     found = None if pattern is None else _places(pattern, timeline.grounding)
@@ -90,7 +90,7 @@ def drawn_total(
 
 
 def _places(pattern: EventPattern, grounding: Grounding) -> PlacePattern:
-    """The position of each name; an unknown name matches nothing."""
+    """Convert the names of a pattern to integers; an unknown name (−1) matches nothing."""
     wanted = grounding.program.functor_of(pattern.functor, len(pattern.places))
     functor = {name: number for number, name in enumerate(grounding.functors)}.get(wanted, -1)
     constants = {name: number for number, name in enumerate(grounding.constants)}

@@ -1,7 +1,8 @@
-"""Why a model expects what it expects just before a time: a model, a history, a time, perhaps an event in; shares out.
+"""Explains an intensity just before a time. In: a model, a history, a time and optionally an event. Out: the shares of its causes.
 
-Without rules: which past events matter (`leave_out`). With rules, for the event and every embedded fact in its proofs: what each rule
-contributes, from which facts, and which past events it attends to, or what is left of them in cells and states, all ranked.
+For a model without rules: which past events matter (`leave_out`). For a model of rules, and for the event and every embedded fact in its
+proofs: the contribution of each rule, the facts it comes from, and the past events that it attends to (or that act through cells and
+states), all ranked.
 `models/rules/andtt_explain` computes it.
 """
 
@@ -39,7 +40,7 @@ ExplainedModel = ANDTT | S2NDTT | NDTT
 
 @dataclass(frozen=True)
 class BodyFact:
-    """A fact in the body of a proof; its share is that of its part of the vector, 0 where it has no embedding."""
+    """A fact in the body of a proof, and its share of the proof's vector (0 for a fact without an embedding)."""
 
     fact: str
     share: float
@@ -47,8 +48,8 @@ class BodyFact:
 
 @dataclass(frozen=True)
 class ProofShare:
-    share: float  # among the proofs of its pool
-    constant: float  # the share of the constant 1 beside the conditions
+    share: float  # of this proof among the proofs of its pool
+    constant: float  # the share of the constant 1 that is concatenated with the conditions' vectors
     conditions: tuple[BodyFact, ...]  # strongest first
 
     def to_json(self) -> dict[str, Any]:
@@ -61,15 +62,15 @@ class AttendedEvent:
     event_index: int  # 0 is `bos`, i the i-th event
     time: float
     ago: float
-    conditions: tuple[str, ...]  # besides the event
+    conditions: tuple[str, ...]  # the other conditions of the rule
     weight: float  # α / (1 + Σ α)
 
 
 @dataclass(frozen=True)
 class LayerAttention:
     layer: int  # from 1 on
-    kept: float  # by the extra 1 of the denominator; with the weights it sums to 1
-    additions: tuple[AttendedEvent, ...]  # largest weight first, of equal ones the latest
+    kept: float  # the weight of the extra 1 in the denominator; it and the weights of additions sum to 1
+    additions: tuple[AttendedEvent, ...]  # by decreasing weight; equal weights: latest event first
 
     def to_json(self, top: int | None) -> dict[str, Any]:
         shown = [asdict(one) for one in self.additions[:top]]
@@ -80,16 +81,16 @@ class LayerAttention:
 
 @dataclass(frozen=True)
 class RuleContribution:
-    """The contribution of one `r` (a rule with values for the variables in its parameter names) to a fact's embedding."""
+    """What one `r` (a rule with values for the variables in its parameter names) contributes to a fact's embedding."""
 
     kind: Kind
     rule: str
     binding: dict[str, str]
     place: str | None  # file:line:column; None for a row of a table
     text: str
-    share: float  # of the norms of all contributions to this fact
-    norms: tuple[float, ...]  # of the vector before the tanh, on layers 0 … L
-    effect: float | None  # on the event's log-intensity: what would be lost without it
+    share: float  # its share of the sum of the norms of all contributions to this fact
+    norms: tuple[float, ...]  # norms of the contributed vector before the tanh, in layers 0 … L
+    effect: float | None  # the decrease of the event's log-intensity without this contribution
     proofs: tuple[ProofShare, ...]
     attention: tuple[LayerAttention, ...]
 
@@ -120,16 +121,16 @@ class Explanation:
     sequence: str
     time: float
     seen: int  # events with a smaller time
-    after: tuple[str, float] | None  # the last of these, and its time
+    after: tuple[str, float] | None  # the last event before `time`, and its time
     event: str
     intensities: dict[str, float]  # of all possible events, highest first
     layers: int
-    facts: tuple[FactExplanation, ...]  # the event first, then what its proofs name, strongest first
+    facts: tuple[FactExplanation, ...]  # the event first, then the facts in its proofs, strongest first
     calendar: float | None = (
-        None  # effect on the event's log-intensity of this time of the week (and the year), where models know it
+        None  # effect of the time of the week (and year) on the event's log-intensity, for models with a calendar
     )
     clock: Clock = NO_CLOCK
-    began: int | None = None  # the absolute time of 0, where it is known
+    began: int | None = None  # the timestamp of time 0, if known
 
     @property
     def intensity(self) -> float:
@@ -140,7 +141,7 @@ class Explanation:
         return sum(self.intensities.values())
 
     def to_json(self, top: int | None = None) -> dict[str, Any]:
-        """As JSON, with the first `top` intensities, proofs and additions of each list and the sum of the others; None: all."""
+        """Return JSON with the first `top` intensities, proofs and additions of each list, and the sum of the rest; None: all."""
         highest = list(self.intensities.items())[:top]
         return {
             "sequence": self.sequence,
@@ -168,19 +169,19 @@ def explain(
     most: int | None = MOST_LEFT_OUT,
     progress: Callable[[int, int], None] | None = None,
 ) -> Explanation | PastExplanation:
-    """Why an event is expected just before a time: by rules, or, without any, by leaving past events out.
+    """Explain the intensity of an event just before a time: by rules or, for models without rules, by leaving past events out.
 
     Args:
         model: the model.
-        history: the sequence; only its events before `at` are looked at.
+        history: the sequence; only its events before `at` are used.
         at: the time.
         event: a possible event, as in data files; default: the one with the highest intensity.
-        most: without rules, how many of the latest events are left out one by one; None: all.
-        progress: called with how many histories are done, and how many there are.
+        most: for models without rules, the number of latest events that are left out one by one; None: all.
+        progress: called with the number of histories done and their total.
 
     Returns:
-        With rules, the facts and proofs behind the event and which past events each rule attends to. Without, how much each past event
-        raises or lowers the intensity.
+        For models of rules: the facts and proofs of the event, and which past events each rule attends to. For other models: how much each
+        past event raises or lowers the intensity.
 
     Example:
         >>> data = ft.EventData.from_names([["visit", "test", "visit"]], [[0.5, 2.0, 3.0]], t_ends=[10.0])
@@ -190,14 +191,14 @@ def explain(
     check_model(model)
     check_history(history)
     at = checked_time(history, at)
-    history = history.first(int(np.searchsorted(history.times, at, side="left")))  # what happens later has no say
+    history = history.first(int(np.searchsorted(history.times, at, side="left")))  # later events have no effect
     if not isinstance(model, RuleModel):
         return explain_by_past(model, history, at, event, most, progress)
     return explain_by_rules(model, history, at, event)
 
 
 def explain_by_rules(model: IntensityModel, history: EventSequence, at: float, event: str | None) -> Explanation:
-    """`history` has the events before `at`, and no others."""
+    """Explain an intensity of a model of rules; `history` must have only the events before `at`."""
     model = listed_model(check_explained(model), "explain")
     look = look_at(model, history, at)
     found = _possible(model, history, look)
@@ -224,21 +225,21 @@ def explain_by_rules(model: IntensityModel, history: EventSequence, at: float, e
 
 
 def look_at(model: ExplainedModel, history: EventSequence, at: float) -> Look:
-    """The database just before a time, and the contributions of additions to facts, by attention or through cells."""
+    """Return the database just before a time, and what additions contribute to facts, by attention or through cells."""
     if isinstance(model, ANDTT):
         return look_back(model, history, at)
     return look_into_states(model, history, at) if isinstance(model, S2NDTT) else look_into_cells(model, history, at)
 
 
 def check_explained(model: IntensityModel) -> ExplainedModel:
-    """Models of rules that a package outside adds may have nothing that can be taken apart."""
+    """Return the model, or raise: models of rules from other packages may not support explanations."""
     if not isinstance(model, ANDTT | S2NDTT | NDTT):
         raise ForetellError(f"this model is {model.title}; explain knows the rules of A-NDTT, NDTT and S2-NDTT")
     return model
 
 
 def checked_time(history: EventSequence, at: float) -> float:
-    """A time of the sequence, as a number."""
+    """Return `at` as a float, or raise if it is not a time of the sequence."""
     try:
         time = float(at)
     except (TypeError, ValueError):
@@ -287,14 +288,14 @@ def _where(timeline: Timeline, look: Look) -> str:
 
 
 class _Names:
-    """Integers to names."""
+    """Converts the integers of an explanation to names."""
 
     def __init__(self, model: RuleModel, look: Look, history: EventSequence) -> None:
         self.model, self.look, self.history = model, look, history
         self.grounding, self.program = look.timeline.grounding, model.program
 
     def facts(self, anatomy: Anatomy) -> tuple[FactExplanation, ...]:
-        """Depth first, along the strongest contributions, proofs and conditions; each once."""
+        """Return each fact once, depth first along the strongest contributions, proofs and conditions."""
         made: dict[int, FactExplanation] = {}
         waiting = [anatomy.event]
         while waiting:

@@ -1,4 +1,4 @@
-"""`Forecaster`: an estimator for data frames, in the manner of scikit-learn. A long frame in; predictions and futures as long frames out.
+"""`Forecaster`: an estimator for data frames in the style of scikit-learn. Input and output are long frames with one row per event.
 
 It combines other parts of the package: `from_frame`, the settings of `foretell train`, `fit`, `predict_each`, `sample_futures` and
 `evaluate`. It is saved as a run folder, which the command line can also open.
@@ -44,14 +44,14 @@ class Forecaster:
     """An estimator that learns what happens next, and when, from a data frame with one row per event.
 
     Args:
-        model: a kind of model, `anhp`, `hawkes`, …; `auto` is what `foretell train` takes.
-        program: rules that become the network: a `Program`, a file, or the name of one in the package.
-        **settings: options of the model, of training and of the data, by their names in a configuration: `dim=32`, `epochs=20`.
+        model: the kind of model, such as `anhp` or `hawkes`; `auto` chooses as `foretell train` does.
+        program: rules from which the network is built: a `Program`, a file, or the name of a program in the package.
+        **settings: options of the model, of training and of the data, named as in a configuration: `dim=32`, `epochs=20`.
 
     Attributes:
         model_: the fitted model, a `torch.nn.Module`.
-        clock_: what the model's numbers are in time.
-        records_: a record per epoch.
+        clock_: the unit of the model's times and how they relate to absolute time.
+        records_: one record per epoch of training.
 
     Example:
         >>> import pandas as pd
@@ -87,7 +87,7 @@ class Forecaster:
         progress: bool | None = None,
         **how: Unpack[FrameOptions],
     ) -> Self:
-        """Learn from a frame; other frames are then read in the same way.
+        """Train on a frame. Later frames are read with the same columns and options.
 
         Args:
             frame: a data frame, or an `EventData`.
@@ -102,7 +102,7 @@ class Forecaster:
         Returns:
             The forecaster itself.
         """
-        settings_table(self.model, self.program, self.settings)  # mistakes are told before anything is read
+        settings_table(self.model, self.program, self.settings)  # raises for wrong settings before data are read
         options = replace(frame_options(sequence, time, event, how), terms=self.program is not None)
         train = frame if isinstance(frame, EventData) else frame_events(frame, options, None, "train")
         reading = replace(options, clock=train.clock, unknown=how.get("unknown", "skip"))
@@ -147,20 +147,20 @@ class Forecaster:
         n: int = 1000,
         seed: int = 0,
     ) -> Any:
-        """The next event of each sequence: when, and what.
+        """Predict the next event of each sequence: its time and type.
 
         Args:
-            frame: what happened so far.
-            horizon: a length of time, `7d` or a number of the clock's units; events after it do not count.
-            top: how many of the likeliest events are listed.
-            observed_until: until when nothing more happened, in all sequences; default: `t_end`, or each one's last event.
+            frame: the histories.
+            horizon: a length of time, such as `7d` or a number in the clock's unit; later events do not count.
+            top: the number of most probable events per sequence.
+            observed_until: the end of observation of all sequences; default: `t_end`, or the last event of each sequence.
             by: "quadrature" or "samples".
-            n: draws per sequence, where samples are drawn.
-            seed: of the draws.
+            n: draws per sequence, if samples are drawn.
+            seed: the seed of the draws.
 
         Returns:
-            A frame, one row per sequence and rank: `sequence`, `rank`, `time` (the median, missing where that is beyond it), `event`,
-            its `probability` to be the next (within the horizon), the probability of `no_event`, the mean time, and intervals.
+            A frame, one row per sequence and rank: `sequence`, `rank`, `time` (the median; missing if it is after the horizon), `event`,
+            its `probability` of being next (within the horizon), the probability of `no_event`, the mean time, and intervals.
         """
         data = self._read(frame, observed_until)
         until = None if horizon is None else self._duration(horizon)
@@ -174,10 +174,10 @@ class Forecaster:
 
         Args:
             frame: the histories.
-            horizon: how long the futures last: a number in the model's unit, or a duration such as `"30d"`.
-            n: futures per sequence.
-            observed_until: when the frame was exported; futures begin then. Default: with each sequence's end.
-            seed: of the draws.
+            horizon: the length of the futures: a number in the clock's unit, or a duration such as `"30d"`.
+            n: the number of futures per sequence.
+            observed_until: the end of observation, at which futures begin; default: the end of each sequence.
+            seed: the seed of the draws.
 
         Returns:
             A frame with one row per event: `sequence`, `sample`, `time`, `event`.
@@ -186,7 +186,7 @@ class Forecaster:
         return sample_futures(self.model_, data, horizon=self._duration(horizon), n=n, seed=seed).to_frame()
 
     def score(self, frame: Any) -> float:
-        """The log-likelihood of a frame's events, in nats per event: higher is better.
+        """Return the log-likelihood of a frame's events in nats per event; higher is better.
 
         Args:
             frame: the events.
@@ -197,7 +197,7 @@ class Forecaster:
         return float(self.evaluate(frame, times=False).log_likelihood.value)
 
     def evaluate(self, frame: Any, **options: Any) -> Evaluation:
-        """Every score with its interval.
+        """Compute every score and its interval.
 
         Args:
             frame: the events.
@@ -212,17 +212,17 @@ class Forecaster:
         return self.clock_.duration(str(horizon), "horizon")
 
     def _read(self, frame: Any, observed_until: str = "") -> EventData:
-        """A frame as the model may see it."""
+        """Read a frame with the columns, clock and vocabulary of the model."""
         if not hasattr(self, "model_"):
             raise ForetellError("this forecaster has learned nothing yet: call fit first")
         data = _events(frame, replace(self._reading, observed_until=str(observed_until)), "frame", self.model_)
         return _settled(self.model_, data, self._config)
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """The constructor's parameters, as in scikit-learn.
+        """Return the constructor's parameters, as in scikit-learn.
 
         Args:
-            deep: without meaning here; scikit-learn passes it.
+            deep: ignored; scikit-learn passes it.
 
         Returns:
             `model`, `program` and the settings.
@@ -230,7 +230,7 @@ class Forecaster:
         return {"model": self.model, "program": self.program, **self.settings}
 
     def set_params(self, **params: Any) -> Self:
-        """Change parameters of the constructor; takes effect at the next `fit`.
+        """Change parameters of the constructor, with effect from the next `fit`.
 
         Args:
             **params: `model`, `program` or settings.
@@ -243,11 +243,11 @@ class Forecaster:
         return self
 
     def clone(self) -> Self:
-        """A forecaster with the same parameters that has learned nothing."""
+        """Return an untrained forecaster with the same parameters."""
         return type(self)(**self.get_params())
 
     def __sklearn_tags__(self) -> Any:
-        """Tags for scikit-learn: neither a classifier nor a regressor, and no `y`."""
+        """Return tags for scikit-learn: neither a classifier nor a regressor, and `y` is not required."""
         utils = importlib.import_module("sklearn.utils")
         return utils.Tags(estimator_type=None, target_tags=utils.TargetTags(required=False))
 
@@ -256,11 +256,11 @@ class Forecaster:
         return f"Forecaster({', '.join(f'{name}={value!r}' for name, value in given.items())})"
 
     def save(self, path: str | Path, *, overwrite: bool = False) -> None:
-        """Write a run folder, which `foretell predict` and the other commands open, too.
+        """Write a run folder, which `foretell predict` and the other commands can also open.
 
         Args:
             path: the folder.
-            overwrite: replace a forecaster that is there.
+            overwrite: whether a forecaster in that folder is replaced.
         """
         if not hasattr(self, "model_"):
             raise ForetellError("this forecaster has learned nothing yet: call fit first")
@@ -287,11 +287,11 @@ class Forecaster:
 
     @classmethod
     def load(cls, path: str | Path, device: str = "cpu") -> Self:
-        """Read what `save` wrote.
+        """Read a forecaster from a folder that `save` wrote.
 
         Args:
             path: the folder.
-            device: where the model's tensors go.
+            device: the device of the model's tensors.
 
         Returns:
             The forecaster.
@@ -318,7 +318,7 @@ class Forecaster:
 
 
 def _events(frame: Any, reading: ReadOptions, name: str, model: IntensityModel | None = None) -> EventData:
-    """A frame's events, in a model's vocabulary where there is one; models of rules learn new names from their rules."""
+    """Read the events of a frame, in the vocabulary of `model` if there is one. For models of rules, names that rules allow are added."""
     grows = model is not None and isinstance(model, GrowsVocabulary)
     known = None if model is None or grows else model.vocabulary
     data = frame if isinstance(frame, EventData) else frame_events(frame, reading, known, name)
@@ -330,7 +330,7 @@ def _events(frame: Any, reading: ReadOptions, name: str, model: IntensityModel |
 
 
 def _parts(columns: ColumnMap) -> dict[str, str]:
-    """The columns as a configuration names them."""
+    """Return the columns under their names in a configuration."""
     args = {f"arg{place}": name for place, name in enumerate(columns.args or (), 1)}
     given = {name: value for name, value in asdict(columns).items() if isinstance(value, str)}
     usual = asdict(ColumnMap())
@@ -338,13 +338,13 @@ def _parts(columns: ColumnMap) -> dict[str, str]:
 
 
 def _over_one_vocabulary(data: Dataset, train: EventData, dev: EventData) -> Dataset:
-    """Both splits over the event types of both."""
+    """Return a data set of both splits, over the union of their event types."""
     names = type(train.vocabulary)(tuple(sorted({*train.vocabulary.names, *dev.vocabulary.names})))
     return replace(data, train=in_vocabulary(train, names), dev=in_vocabulary(dev, names), vocabulary=names)
 
 
 def _settled(model: IntensityModel, data: EventData, config: RunConfig) -> EventData:
-    """Events that rules forbid, treated as `impossible` says; with `error`, they are named when the model meets them."""
+    """Treat events that rules forbid as the setting `impossible` says; with `error`, the model reports them when it reads them."""
     if not isinstance(model, HasRules) or config.data.impossible == "error":
         return data
     return settle_impossible(model.program, data, config.data.impossible).data

@@ -1,7 +1,7 @@
-"""Which past events matter to a model without rules: each is left out of the history, and the intensities are computed again.
+"""Finds which past events matter to a model without rules: leaves each out of the history and computes the intensities again.
 
-A model, a history, a time and an event type in; out, for the latest events of the history, the effect of each on the event's
-log-intensity, and on that of all events together. Older events are left out all at once.
+In: a model, a history, a time and an event type. Out: the effect of each of the latest events of the history on the log-intensity of that
+type, and on that of all types together. Older events are left out all at once.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from foretell.data.frame_output import FrameColumns
 from foretell.errors import ForetellError
 from foretell.models.base import IntensityModel
 
-MOST_LEFT_OUT = 256  # events that are left out one by one, the latest first, unless more are asked for
-PAIRS_AT_A_TIME = 1 << 20  # of events in the histories that are encoded together
+MOST_LEFT_OUT = 256  # default number of events that are left out one by one, the latest first
+PAIRS_AT_A_TIME = 1 << 20  # largest number of pairs of events in the histories that are encoded together
 
 
 @dataclass(frozen=True)
 class PastEvent:
-    """An event of the history, and what would be lost without it."""
+    """An event of the history, and the decrease of log-intensities without it."""
 
     event: str
     event_index: int  # from 1
@@ -39,20 +39,20 @@ class PastEvent:
 
 @dataclass(frozen=True)
 class PastExplanation(FrameResult):
-    """The prediction of a model without rules just before a time, and the effects of past events. As a frame: one row per past
+    """The prediction of a model without rules just before a time, and the effects of past events. The frame has one row per past
     event."""
 
     sequence: str
     time: float
-    seen: int  # events with a smaller time
-    after: tuple[str, float] | None  # the last of these, and its time
+    seen: int  # number of events with a smaller time
+    after: tuple[str, float] | None  # the last event before `time`, and its time
     event: str
     intensities: dict[str, float]  # of all event types, highest first
-    past: tuple[PastEvent, ...]  # the largest effect first, either way
-    older: int  # events before these, which were not left out one by one
-    older_effect: float | None  # of all of them together
+    past: tuple[PastEvent, ...]  # by decreasing absolute effect
+    older: int  # number of earlier events, which were not left out one by one
+    older_effect: float | None  # the effect of all older events together
     clock: Clock = NO_CLOCK
-    began: int | None = None  # the absolute time of 0, where it is known
+    began: int | None = None  # the timestamp of time 0, if known
     frame: FrameOrigin = field(default=NO_ORIGIN, repr=False, compare=False)
 
     @property
@@ -80,7 +80,7 @@ class PastExplanation(FrameResult):
         }
 
     def to_json(self, top: int | None = None) -> dict[str, Any]:
-        """With the first `top` intensities and past events; None: with all."""
+        """Return JSON with the first `top` intensities and past events; None: all."""
         return {
             "sequence": self.sequence,
             "time": self.time,
@@ -107,7 +107,7 @@ def explain_by_past(
     most: int | None = MOST_LEFT_OUT,
     progress: Callable[[int, int], None] | None = None,
 ) -> PastExplanation:
-    """Leave out events of `history`, which has only the events before `at`: the last `most` one by one, or all if None."""
+    """Leave out the last `most` events of `history` one by one (None: all); `history` must have only the events before `at`."""
     names, seen = model.vocabulary, len(history)
     chosen = None if event is None else names.find(event)
     if event is not None and chosen is None:
@@ -157,7 +157,7 @@ def explain_by_past(
 
 @torch.no_grad()
 def _intensities(model: IntensityModel, history: EventSequence, at: float, kept: np.ndarray) -> Iterator[np.ndarray]:
-    """Intensities of all types for each row of `kept` [histories, events], a few histories at a time: float64 [·, K]."""
+    """Yield the intensities of all types for each row of `kept` [histories, events], a few histories at a time: float64 [·, K]."""
     columns = EventData([history], model.vocabulary).columns
     together = max(1, PAIRS_AT_A_TIME // max(1, kept.shape[1]) ** 2)
     with model.evaluating():

@@ -1,4 +1,4 @@
-"""Held-out log-likelihood, event by event: closed form, quadrature with a check on itself, or draws with their standard error."""
+"""Held-out log-likelihood of each event: in closed form, by quadrature with an error check, or by draws with their standard error."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from foretell.shards.shard_map import ShardItem, Shards, cuts_of, tables_of
 from foretell.shards.store import Table, joined
 from foretell.train.likelihood_task import batch_at, batch_items, parts_at
 
-UNMET = -1  # the type of an event that the model's vocabulary lacks
+UNMET = -1  # the type of an event that is not in the model's vocabulary
 
 
 def with_all_names(model: IntensityModel, data: EventData) -> IntensityModel:
-    """The model with names for all events that are possible at some time in the data."""
+    """Return the model with a vocabulary that has all events that are possible at some time in the data."""
     if not isinstance(model, RuleModel):
         return model
     grounding, facts, products = model.histories.grounding, set[int](), dict[str, None]()
@@ -44,7 +44,7 @@ def with_all_names(model: IntensityModel, data: EventData) -> IntensityModel:
 
 
 def with_names(model: IntensityModel, names: Iterable[str]) -> IntensityModel:
-    """With these names behind its own. The two share their parameters; the caller's model keeps its vocabulary."""
+    """Return a copy of the model with `names` appended to its vocabulary. Both share their parameters; `model` is not changed."""
     fresh = sorted({name for name in names if name not in model.vocabulary})
     if not fresh:
         return model
@@ -54,11 +54,11 @@ def with_names(model: IntensityModel, names: Iterable[str]) -> IntensityModel:
 
 
 def known_types(types: Tensor, model: IntensityModel) -> Tensor:
-    """Types of a model with all names as those of the model itself: int32, UNMET where it has no name for one."""
+    """Convert types of the model with all names to types of `model`: int32, UNMET for names that `model` lacks."""
     return types.where(types < model.types, UNMET).int()
 
 
-SHARP = 4  # draws for each node that quadrature would have had, where intensities are high for a moment
+SHARP = 4  # draws per quadrature node, for models whose intensities can be high for a short moment
 QUADRATURE_TOLERANCE = 1e-3  # nats per event between n and 2n nodes; above it, evaluation falls back to draws
 
 
@@ -70,15 +70,15 @@ class IntegralEstimate:
     """How the integral was computed, and its error, in nats per event."""
 
     method: IntegralMethod
-    points: int  # a gap; for uniform draws, an event
+    points: int  # per gap; for uniform draws, per event
     doubling: float | None  # quadrature: |n nodes − 2n nodes|
     standard_error: float | None  # draws
-    fallback: bool = False  # True: quadrature was asked for and did not settle
+    fallback: bool = False  # True: draws replaced quadrature, whose error was above the tolerance
 
 
 @dataclass(frozen=True)
 class EventScores:
-    """One row a scored event, in the order of the data; every row carries the integral since the scored event before it.
+    """One row per scored event, in the order of the data. Each row has the integral since the previous scored event.
 
     The tail after a sequence's last scored event belongs to that event's row (`tail`); a sequence without scored events has a row with
     `event = -1`, so that its integral is not lost.
@@ -91,13 +91,13 @@ class EventScores:
     log_intensity: np.ndarray  # log λ_{e_i}(t_i)
     log_total: np.ndarray  # log λ(t_i)
     log_predicted: np.ndarray  # log λ_e(t_i) of the most intense event
-    integral: np.ndarray  # ∫ λ since the scored event before, or since the scored part of the sequence begins
-    tail: np.ndarray  # ∫ λ after the last scored event, in its row; else 0
-    integral_variance: np.ndarray  # of the two together, where they are draws; else 0
-    tail_variance: np.ndarray  # of the tail alone
-    predicted_type: np.ndarray  # int32: argmax_e λ_e(t_i); UNMET: an event that the vocabulary lacks
+    integral: np.ndarray  # ∫ λ since the previous scored event, or since the start of the scored part
+    tail: np.ndarray  # ∫ λ after the last scored event, in the row of that event; else 0
+    integral_variance: np.ndarray  # of `integral + tail` if they are estimated by draws; else 0
+    tail_variance: np.ndarray  # of `tail` alone
+    predicted_type: np.ndarray  # int32: argmax_e λ_e(t_i); UNMET: an event that is not in the vocabulary
     log_likelihoods: np.ndarray  # float64 [sequences]
-    scored: np.ndarray  # int64 [sequences]: scored events of each
+    scored: np.ndarray  # int64 [sequences]: number of scored events
     used: IntegralEstimate
 
     @property
@@ -106,17 +106,17 @@ class EventScores:
 
     @property
     def log_likelihood(self) -> np.ndarray:
-        """For each row its event's log-intensity less the integrals that it carries."""
+        """Return for each row the log-intensity of its event minus the row's integrals."""
         return self.log_intensity - self.integral - self.tail
 
     @property
     def time_log_likelihood(self) -> np.ndarray:
-        """The part that says when: `log λ(t_i) − ∫ λ`."""
+        """Return the part of the log-likelihood for the times: `log λ(t_i) − ∫ λ`."""
         return self.log_total - self.integral - self.tail
 
     @property
     def type_log_likelihood(self) -> np.ndarray:
-        """The part that says what: `log λ_{e_i}(t_i)/λ(t_i)`."""
+        """Return the part of the log-likelihood for the types: `log λ_{e_i}(t_i)/λ(t_i)`."""
         return self.log_intensity - self.log_total
 
 
@@ -132,7 +132,7 @@ def score_events(
     progress: Callable[[int, int], None] | None = None,
     shards: Shards | None = None,
 ) -> EventScores:
-    """Scores of all events; `shards` say where batches are scored, which changes no number."""
+    """Return the scores of all events; where `shards` compute the batches does not affect the results."""
     if points < 1:
         raise ForetellError(f"points = {points}: expected 1 or more")
     scoring = partial(_score, model, data, window, progress=progress, shards=shards)
@@ -140,7 +140,7 @@ def score_events(
         return scoring(_Integration("closed form", 0))
     doubling = None
     if integral == "quadrature" and model.short_time is not None:
-        integral, points = "stratified", SHARP * points  # what no polynomial follows within a gap
+        integral, points = "stratified", SHARP * points  # polynomials do not approximate these intensities within a gap
     if integral == "quadrature":
         scores = scoring(_Integration(integral, points))
         doubling = scores.used.doubling
@@ -170,11 +170,11 @@ class _Integration:
         return _by_draws(model, history, batch, method=self.method, points=self.points, generator=generator)
 
     def halves(self) -> tuple[int, int]:
-        """Two independent sets of draws: their mean is the estimate, their difference gives its variance."""
+        """Return the sizes of two independent sets of draws: their mean is the estimate, their difference gives its variance."""
         return max(1, self.points // 2), max(1, self.points - self.points // 2)
 
     def pass_over(self, lengths: np.ndarray, generator: torch.Generator) -> None:
-        """Take what a batch with sequences of these lengths draws, and forget it."""
+        """Advance the generator by the draws of a batch with sequences of these lengths."""
         rows, longest = len(lengths), int(lengths.max(initial=0))
         shapes = [(rows, longest + 1, half) for half in self.halves()]
         if self.method == "uniform":
@@ -187,7 +187,7 @@ class _Integration:
 class _GapIntegrals:
     value: Tensor  # [B, G]
     variance: Tensor  # [B, G]
-    doubled: Tensor  # [B, G]: the same with twice the nodes
+    doubled: Tensor  # [B, G]: `value` with twice the nodes
 
 
 def _closed_form(model: IntensityModel, history: Any, batch: Batch) -> _GapIntegrals:
@@ -223,7 +223,7 @@ def _by_draws(
 
 
 def _summed(model: IntensityModel, history: Any, batch: Batch, points: Points) -> Tensor:
-    """The integral over every gap; some of its points at a time, where they are many."""
+    """Return the integral over every gap; if there are many points, they are evaluated in parts."""
     gaps = batch.gap_counts.shape
     value = torch.zeros(gaps, dtype=torch.float64, device=points.weights.device)
     for part in in_parts(points, gaps[1], model.queries_at_a_time):
@@ -265,7 +265,7 @@ def _score(
     scored = np.bincount(whole["sequence"][whole["event"] >= 0], minlength=len(data))
     first = np.sort(
         np.unique(whole.pop("batch"), return_index=True)[1]
-    )  # row of each batch, in the order they are added up in
+    )  # rows of each batch, in the order in which they are summed
     doubling, variance = (float(np.cumsum([0.0, *whole.pop(name)[first]])[-1]) for name in ("doubling", "variance"))
     events, order = max(int(scored.sum()), 1), np.lexsort((whole["event"], whole["sequence"]))
     used = IntegralEstimate(
@@ -283,7 +283,7 @@ class _Scoring:
     """The inputs of scoring a batch, besides its sequences."""
 
     model: IntensityModel
-    wide: IntensityModel  # with a name for every event that is possible
+    wide: IntensityModel  # the model with a name for every possible event
     data: EventData
     window: Window
     how: _Integration
@@ -296,7 +296,7 @@ class _Scoring:
 
 
 def _with_draws(items: list[ShardItem], scoring: _Scoring) -> list[ShardItem]:
-    """The first item of each shard gets the state of the generator that it has after all batches before, so that draws are the same."""
+    """Give the first item of each shard the generator's state after all previous batches, so that draws do not depend on shards."""
     generator, found = scoring.generator(), []
     begins = {start for start, _ in cuts_of(items)}
     for place, item in enumerate(items):
@@ -310,7 +310,7 @@ def _with_draws(items: list[ShardItem], scoring: _Scoring) -> list[ShardItem]:
 
 @torch.no_grad()
 def score_batches(scoring: _Scoring, items: Sequence[tuple[np.ndarray, bytes | None]]) -> Iterator[Table]:
-    """A table of rows for each batch of sequences, with the state of the generator if the previous batch was not drawn here."""
+    """Yield a table of rows per batch. An item has the generator's state if the previous batch is in another shard."""
     model, generator = scoring.model, scoring.generator()
     for indices, state_before in items:
         if state_before is not None:
@@ -334,7 +334,7 @@ def score_batches(scoring: _Scoring, items: Sequence[tuple[np.ndarray, bytes | N
 
 
 def _event_logs(scoring: _Scoring, read: EncodedPart) -> tuple[Tensor, ...]:
-    """[B, N] each: the log-intensity of every event, of any event then, of the most intense one, and which that is."""
+    """Return four tensors [B, N]: at each event its log-intensity, the log of the total, the highest log-intensity and its type."""
     wide, batch = scoring.wide, read.batch
     state = wide.state(read.history, wide.collator.plan_queries(batch, Queries.of_events(batch)))
     logs = wide.log_intensities(state).double()
@@ -343,7 +343,7 @@ def _event_logs(scoring: _Scoring, read: EncodedPart) -> tuple[Tensor, ...]:
 
 
 def _joined(parts: list[_GapIntegrals]) -> _GapIntegrals:
-    """The gaps of whole sequences: the last one of a part is the first one of the next, and one of the two is 0."""
+    """Join the gaps of parts of sequences. The last gap of a part is the first gap of the next; it is 0 in one of the two."""
     if len(parts) == 1:
         return parts[0]
 
@@ -358,10 +358,10 @@ def _joined(parts: list[_GapIntegrals]) -> _GapIntegrals:
 
 
 def _rows(indices: list[int], batch: Batch, logs: Sequence[Tensor], gaps: _GapIntegrals) -> dict[str, np.ndarray]:
-    """The scored events of a batch, and one row for each sequence that has none but a gap that counts."""
+    """Return a row per scored event of a batch, and one per sequence that has a scored gap but no scored event."""
     counts, scored = batch.event_counts, batch.scored
     row, event = torch.nonzero(counts, as_tuple=True)
-    # Gap g is ended by event g. What unscored events end goes on to the next scored one; after the last of these it is the tail.
+    # Event g ends gap g. A gap that an unscored event ends belongs to the next scored event or, after the last one, to the tail.
     before = torch.nn.functional.pad(counts.cumsum(1), (1, 0))  # scored events before each gap
     value, variance = (torch.zeros_like(part).scatter_add(1, before, part) for part in (gaps.value, gaps.variance))
     tail, tail_variance = (part.gather(1, scored[:, None]).squeeze(1) for part in (value, variance))

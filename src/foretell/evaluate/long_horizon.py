@@ -1,8 +1,8 @@
-"""Whole futures against what happened: optimal transport distance and T-mAP, as the benchmark HoTPP (Karpukhin et al., 2024) has them.
+"""Compares sampled futures with the true events: optimal transport distance and T-mAP, as in HoTPP (Karpukhin et al., 2024).
 
-In: a model, held-out data, a horizon and a number of sampled futures. From time to time in each sequence futures are sampled, and the
-events of the next `horizon` are compared with them. Out: both scores with 95 % intervals, and every parameter.
-- **Optimal transport distance** (`transport_distances`, lower is better): of the first `steps` events, averaged over futures.
+In: a model, held-out data, a horizon and a number of sampled futures. At several times of each sequence, futures are sampled and compared
+with the true events of the next `horizon`. Out: both scores with 95 % intervals, and every parameter.
+- **Optimal transport distance** (`transport_distances`, lower is better): distance of the first `steps` events, averaged over futures.
 - **T-mAP** (`temporal_precision`, higher is better): average precision of sampled events as predictions of true ones.
 """
 
@@ -21,12 +21,12 @@ from foretell.evaluate.bootstrap import NOTHING, Estimate, Units, estimates, int
 from foretell.models.base import IntensityModel
 from foretell.shards.shard_map import Shards
 
-STEPS = 10  # events of the optimal transport distance: HoTPP's `otd_steps`, in all of its data sets
+STEPS = 10  # number of events in the optimal transport distance: HoTPP's `otd_steps` for all its data sets
 WINDOWS_OF_DELTA = 5.0  # HoTPP on StackOverflow: horizon 10, δ = 2
 MOST_STARTS = 1000
-MOST_IN_A_STEP = 1 << 22  # entries of one table of the dynamic programme, over all pairs that are solved together
-PREDICTIONS = 10  # futures that take the part of the prediction; all of them give the scores
-REPLICATES = 200  # of T-mAP
+MOST_IN_A_STEP = 1 << 22  # entries of a table of the dynamic programme, for all pairs that are solved together
+PREDICTIONS = 10  # number of futures that serve as the prediction in turn; all futures determine how confident it is
+REPLICATES = 200  # for the interval of T-mAP
 AT_A_TIME = 20  # replicates
 
 
@@ -37,7 +37,7 @@ class FutureOptions:
     n: int
     horizon: float
     delta: float | None = None
-    costs: tuple[float, ...] = ()  # of inserting or deleting an event
+    costs: tuple[float, ...] = ()  # costs of inserting or deleting an event
     steps: int = STEPS
 
     def __post_init__(self) -> None:
@@ -60,7 +60,7 @@ class FutureOptions:
 
 @dataclass(frozen=True)
 class TransportDistance:
-    cost: float  # of inserting or deleting an event
+    cost: float  # the cost of inserting or deleting an event
     distance: Estimate
 
 
@@ -69,19 +69,19 @@ class FutureScores:
     horizon: float
     delta: float
     steps: int
-    futures: int  # from each start
-    starts: int  # times from which futures were sampled
-    true_events: int  # within the horizon of a start, together
-    predicted_events: float  # of a future within the horizon, on average; and of the truth:
-    happened_events: float
-    transport: tuple[TransportDistance, ...]  # one for each cost
+    futures: int  # number of futures per start
+    starts: int  # number of times from which futures were sampled
+    true_events: int  # number of true events within the horizon, summed over starts
+    predicted_events: float  # mean number of events of a future within the horizon
+    happened_events: float  # mean number of true events within the horizon
+    transport: tuple[TransportDistance, ...]  # one per cost
     t_map: Estimate  # averaged over the types that happen
     t_map_weighted: Estimate  # averaged over events
 
 
 @dataclass(frozen=True)
 class FutureWindow:
-    """The events of one horizon: true ones, and those of each future. Times count from its start."""
+    """The true events of one horizon, and the events of each future. Times are since the start of the horizon."""
 
     sequence: int
     times: np.ndarray
@@ -107,7 +107,7 @@ def score_futures(
     histories = [data[place].first(event + 1, float(data[place].times[event])) for place, event in starts]
     asking: Any = {"horizon": asked.horizon, "n": asked.n, "seed": seed, "progress": progress, "shards": shards}
     drawn = sample_futures(model, histories, **asking)
-    numbers = {name: kind for kind, name in enumerate(data.vocabulary.names)}  # and then those that futures alone have
+    numbers = {name: kind for kind, name in enumerate(data.vocabulary.names)}  # names only in futures come later
     windows = []
     for (place, event), one in zip(starts, drawn, strict=True):
         futures = tuple((future.times - one.start, _numbered(future.events, numbers)) for future in one.futures)
@@ -116,12 +116,12 @@ def score_futures(
 
 
 def _numbered(names: Sequence[str], numbers: dict[str, int]) -> np.ndarray:
-    """The number of each name; a new name gets the next number. (Rules may allow events that are not in the vocabulary.)"""
+    """Return the number of each name; a new name gets the next number. (Rules may allow events that are not in the vocabulary.)"""
     return np.array([numbers.setdefault(name, len(numbers)) for name in names], dtype=np.int64)
 
 
 def starting_points(data: EventData, horizon: float) -> list[tuple[int, int]]:
-    """(sequence, event): after an event, one horizon after the other, as long as all of it was watched; at most 1,000, evenly chosen."""
+    """Return pairs (sequence, event): starts after an event, one horizon apart and fully observed; at most 1,000, evenly chosen."""
     found = []
     for place, sequence in enumerate(data):
         times, after = sequence.times, sequence.scored_from
@@ -129,7 +129,7 @@ def starting_points(data: EventData, horizon: float) -> list[tuple[int, int]]:
             event = int(np.searchsorted(times, after, side="left"))
             if event >= len(times) or times[event] + horizon > sequence.t_end:
                 break
-            event = int(np.searchsorted(times, times[event], side="right")) - 1  # the last of those at this time
+            event = int(np.searchsorted(times, times[event], side="right")) - 1  # the last event at this time
             found.append((place, event))
             after = np.nextafter(times[event] + horizon, np.inf)
     if len(found) > MOST_STARTS:
@@ -140,7 +140,7 @@ def starting_points(data: EventData, horizon: float) -> list[tuple[int, int]]:
 def _happened(
     sequence: EventSequence, event: int, horizon: float, unscored: np.ndarray | None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Times since an event, and types, of the events within a horizon after it that are predicted at all."""
+    """Return the times since an event, and the types, of the scored events within a horizon after it."""
     start = sequence.times[event]
     stop = int(np.searchsorted(sequence.times, start + horizon, side="left"))
     chosen = np.arange(event + 1, stop)
@@ -154,7 +154,7 @@ def _happened(
 def compare_futures(
     windows: Sequence[FutureWindow], sequences: int, asked: FutureOptions, seed: int = 0
 ) -> FutureScores:
-    """Scores of sampled futures, with intervals over sequences, or over neighbouring windows where sequences are few."""
+    """Return the scores of sampled futures. Intervals resample sequences or, if there are few, blocks of neighbouring windows."""
     units = Units(np.array([one.sequence for one in windows]), sequences)
     resampling = units.resampling(seed)
     transported = _transport(windows, asked)  # [windows, futures, costs]
@@ -203,18 +203,18 @@ def _by_type(times: np.ndarray, types: np.ndarray) -> dict[int, np.ndarray]:
 
 
 def transport_distances(pairs: Sequence[tuple[np.ndarray, np.ndarray]], costs: Sequence[float]) -> np.ndarray:
-    """Distances between pairs of ascending times, each of one type: [pairs, costs] (Mei, Qin and Eisner, 2019).
+    """Return the distances between pairs of ascending times of one type: [pairs, costs] (Mei, Qin and Eisner, 2019).
 
-    The cheapest way to turn one sequence into the other by moving an event in time (the distance moved) and by inserting or deleting one
-    (`cost` each). Events of different types are never matched, and in one dimension an optimal matching does not cross, so each type is an
-    exact dynamic programme; many are solved at once.
+    A distance is the least cost of turning one sequence into the other: moving an event costs the time that it moves, inserting or deleting
+    one costs `cost`. Events of different types are never matched, and an optimal matching of times does not cross. So an exact dynamic
+    programme solves each type; many are solved at once.
     """
     found = np.empty((len(pairs), len(costs)))
     sizes = np.array([[len(one), len(other)] for one, other in pairs], dtype=np.int64).reshape(-1, 2)
     alone = (sizes == 0).any(1)
     found[alone] = sizes[alone].sum(1)[:, None] * np.asarray(costs)
     rest = np.flatnonzero(~alone)
-    rest = rest[np.lexsort((sizes[rest, 1], sizes[rest, 0]))]  # neighbours are of about one size: little padding
+    rest = rest[np.lexsort((sizes[rest, 1], sizes[rest, 0]))]  # similar sizes side by side: little padding
     start = 0
     while start < len(rest):
         stop = start + 1
@@ -248,11 +248,11 @@ def _aligned(pairs: Sequence[tuple[np.ndarray, np.ndarray]], sizes: np.ndarray, 
 
 
 def matched_ranks(predicted: np.ndarray, true: np.ndarray, delta: float) -> np.ndarray:
-    """bool [predictions], best-scored first: True where one more true event can be matched than without this prediction.
+    """Return bool [predictions], highest score first: True if this prediction lets one more true event be matched.
 
     Matches are one to one, each within `delta`.
-    Whatever matching is chosen among the best, the first `k` predictions then have as many matches as they can have at all (the sets of
-    predictions that can be matched together are a matroid), so every threshold on the score sees its largest number of true positives.
+    The first `k` predictions then have the largest possible number of matches for every `k`, since the sets of predictions that can be
+    matched together are a matroid. So at every threshold on the score the number of true positives is the largest possible.
     """
     low, high = np.searchsorted(true, predicted - delta, "left"), np.searchsorted(true, predicted + delta, "right")
     owner = np.full(len(true), -1)
@@ -263,7 +263,7 @@ def matched_ranks(predicted: np.ndarray, true: np.ndarray, delta: float) -> np.n
 
 
 def _augment(place: int, low: np.ndarray, high: np.ndarray, owner: np.ndarray, tried: set[int]) -> bool:
-    """Give this prediction a true event, if need be by giving its present owner another."""
+    """Match a prediction with a true event, if necessary by matching that event's present owner with another; return whether it worked."""
     for target in range(low[place], high[place]):
         if target not in tried:
             tried.add(target)
@@ -275,7 +275,7 @@ def _augment(place: int, low: np.ndarray, high: np.ndarray, owner: np.ndarray, t
 
 @dataclass
 class _Pile:
-    """Predictions of one type, one future per window. Those that are sure of nothing are wrong unless they are in `late`."""
+    """Predictions of one type, from one future per window. Predictions with score 0 are wrong unless `late` has them."""
 
     unit: list[int] = field(default_factory=list)
     score: list[float] = field(default_factory=list)
@@ -293,11 +293,11 @@ class _Pile:
 class _Ranked:
     unit: np.ndarray  # int64, best-scored first
     right: np.ndarray  # 0 or 1
-    ends: np.ndarray  # the last of each group of equal scores: one threshold
+    ends: np.ndarray  # index of the last prediction of each group of equal scores, which is one threshold
     late: np.ndarray
 
     def precision(self, weights: np.ndarray, everyone: np.ndarray) -> np.ndarray:
-        """Σ precision over true positives [replicates]; `everyone`: how many predictions there are in each replicate."""
+        """Return Σ precision over true positives [replicates]; `everyone` [replicates] is the number of predictions."""
         often = weights[:, self.unit]
         hits, seen = (np.cumsum(part, axis=1)[:, self.ends] for part in (often * self.right, often))
         found = (np.diff(hits, axis=1, prepend=0.0) * hits / np.maximum(seen, 1e-300)).sum(1)
@@ -308,13 +308,12 @@ class _Ranked:
 def temporal_precision(
     windows: Sequence[FutureWindow], units: Units, delta: float, seed: int
 ) -> tuple[Estimate, Estimate]:
-    """T-mAP (Karpukhin et al., 2024), averaged over the types that happen, and over events.
+    """Return T-mAP (Karpukhin et al., 2024), averaged over the types that occur, and averaged over events.
 
-    The events of one sampled future are the predictions. How sure the model is that one of them is of a given type is the share of the
-    other futures that have an event of this type within `delta` of its time. For each type, predictions are matched with true events of
-    the type within `delta`, one to one; average precision is over thresholds on that share. Several futures take the part of the
-    prediction, one after the other, and the scores are averaged. Each replicate of the interval draws its units, and the futures that
-    predict, anew.
+    The events of one sampled future are the predictions. The score of a prediction for a type is the share of the other futures that have
+    an event of this type within `delta` of its time. For each type, predictions are matched one to one with true events of the type within
+    `delta`; average precision is over thresholds on the score. Several futures serve as the prediction in turn, and their results are
+    averaged. Each replicate of the interval resamples the units and the futures that predict.
     """
     kinds = sorted({int(kind) for one in windows for kind in one.types})
     if not kinds:
@@ -330,7 +329,7 @@ def temporal_precision(
     ranked = [[pile.ranked() for pile in row] for row in piles]
 
     def averaged(weights: np.ndarray, chosen: np.ndarray) -> np.ndarray:
-        """[replicates, 2] from how often each unit, and each future as a prediction, is in a replicate."""
+        """Return [replicates, 2], given how often each replicate has each unit, and each future as a prediction."""
         happened = weights @ targets.T  # [replicates, kinds]
         gained = np.zeros_like(happened)
         for number, row in enumerate(ranked):
@@ -354,14 +353,14 @@ def temporal_precision(
         if done == REPLICATES:
             break
     replicates = np.concatenate(drawn)
-    # Sequences drawn twice agree with themselves, which makes average precision of replicates too high: their mean is moved to the value.
+    # A sequence that is drawn twice agrees with itself, so replicates are too high on average: their mean is shifted to the value.
     replicates += value - replicates.mean(0)
     macro, weighted = (interval(float(value[which]), replicates[:, which]) for which in (0, 1))
     return macro, weighted
 
 
 def _sort_in(one: FutureWindow, unit: int, delta: float, piles: list[dict[int, _Pile]], made: np.ndarray) -> None:
-    """The predictions of a window, each with its score for every type, on the piles of the futures that make them."""
+    """Add the predictions of a window, with their scores for every type, to the piles of their futures."""
     future = np.repeat(np.arange(len(one.futures)), [len(times) for times, _ in one.futures])
     times = np.concatenate([times for times, _ in one.futures])
     types = np.concatenate([types for _, types in one.futures])

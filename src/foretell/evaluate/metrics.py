@@ -1,7 +1,7 @@
-"""The list of scores: each is registered here once, and is then in `evaluate`, `compare`, `report`, `reproduce` and `--json`.
+"""The list of scores. A score that is registered here appears in `evaluate`, `compare`, `report`, `reproduce` and `--json`.
 
-In: an `EventRecord` (rows of a scored model, predicted times, guessed participants). Out: `Metric`s, each the mean of its values over the
-rows that count (or, `root`, its square root). They are what `evaluate` averages, `compare` pairs and `by_functor` breaks down.
+In: an `EventRecord` (rows of a scored model, predicted times, guessed participants). Out: `Metric`s. The value of a metric is the mean over
+the rows that count, or the square root of that mean (`root`). `evaluate` averages metrics, `compare` pairs them, `by_functor` splits them.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from foretell.evaluate.next_time import UNDEFINED_ABOVE, NextTimes
 from foretell.evaluate.patterns import Guesses
 from foretell.terms import split
 
-Kind = Literal["nats", "time", "share", "rank"]  # nats per event, the data's unit of time, a share of events, places
+Kind = Literal["nats", "time", "share", "rank"]  # nats per event, the data's unit of time, a share of events, a rank
 Needs = Literal["events", "times", "participants"]
-ALL = "all"  # the patterns of participants together
+ALL = "all"  # the name for all patterns of participants together
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class EventRecord:
     guesses: Sequence[Guesses] = ()
 
     def of_times(self, column: str, otherwise: float = np.nan) -> np.ndarray:
-        """A column of the predicted times [rows]; `otherwise` in rows that are no event."""
+        """Return a column of the predicted times [rows], with `otherwise` in rows without an event."""
         rows, events = np.flatnonzero(self.events.is_event), self.events
         assert self.times is not None and np.array_equal(events.sequence[rows], self.times.sequence)
         assert np.array_equal(events.event[rows], self.times.event)
@@ -42,17 +42,17 @@ class EventRecord:
         return whole
 
     def defined_times(self) -> np.ndarray:
-        """bool [rows]: True where the next time has a mean."""
+        """Return bool [rows]: True where the mean of the next time is defined."""
         return self.of_times("no_event", np.inf) <= UNDEFINED_ABOVE
 
 
 class ScoreColumns(NamedTuple):
-    """A score row by row."""
+    """The value of a score in each row."""
 
     values: np.ndarray  # float64 [rows]
     counts: np.ndarray  # [rows]: 1 where a row counts, else 0
-    variances: np.ndarray | None = None  # of the values, where a part of them was drawn at random
-    root: bool = False  # the score is the square root of the mean
+    variances: np.ndarray | None = None  # of the values, if random draws estimated a part of them
+    root: bool = False  # whether the score is the square root of the mean
 
 
 Columns = Callable[[EventRecord], ScoreColumns | Mapping[str, ScoreColumns]]
@@ -61,9 +61,9 @@ F = TypeVar("F", bound=Columns)
 
 @dataclass(frozen=True)
 class ScoreDefinition:
-    """A score: its name, its unit, which way is better, how it is computed from an `EventRecord`, and where it is shown.
+    """A score: its name, unit and direction, how it is computed from an `EventRecord`, and where it is shown.
 
-    One that has columns by pattern (of participants) becomes a `Metric` for each.
+    If `columns` returns one entry per pattern of participants, the score has one `Metric` per pattern.
     """
 
     key: str  # as in JSON
@@ -71,16 +71,16 @@ class ScoreDefinition:
     kind: Kind
     higher_is_better: bool
     columns: Columns
-    needs: Needs = "events"  # what a record must have
-    heading: str = ""  # of its column in a terminal; default: the title
-    page_heading: str = ""  # … in the report; default: the same
-    short: str = ""  # … in the tables of experiments; default: the same
-    main: bool = False  # also by functor, and in an experiment that names no columns
-    closer: bool = False  # in the second table of `evaluate`, "more closely"
-    tested: bool = True  # by `compare` and in experiments
+    needs: Needs = "events"  # the part of a record that the score is computed from
+    heading: str = ""  # the heading of its column in a terminal; default: the title
+    page_heading: str = ""  # the heading in the report; default: `heading`
+    short: str = ""  # the heading in the tables of experiments; default: `heading`
+    main: bool = False  # whether it is also shown by functor, and in experiments that name no columns
+    closer: bool = False  # whether it is in the second table of `evaluate`, "more closely"
+    tested: bool = True  # whether `compare` and experiments test differences in it
 
     def column(self, time_unit: str = "") -> str:
-        """The heading, with the unit of time where it is one."""
+        """Return the heading, with the unit of time if the score is a time."""
         unit = f" ({time_unit})" if self.kind == "time" and time_unit and len(time_unit) < 20 else ""
         return f"{self.heading or self.title}{unit}"
 
@@ -93,7 +93,7 @@ class ScoreDefinition:
         return (self.short or self.column()) + (", %" if self.kind == "share" else "")
 
     def metrics(self, record: EventRecord) -> list[Metric]:
-        """None if the record lacks data that the score needs."""
+        """Return the metrics of a record: none if the record lacks data that the score needs."""
         there = {"events": True, "times": record.times is not None, "participants": bool(record.guesses)}
         found = self.columns(record) if there[self.needs] else {}
         if isinstance(found, ScoreColumns):
@@ -107,7 +107,7 @@ class ScoreDefinition:
 
 @dataclass(frozen=True)
 class Metric:
-    """A score of one run, row by row."""
+    """A score of one run, with one value per row."""
 
     key: str  # as in JSON
     title: str  # in words
@@ -119,11 +119,11 @@ class Metric:
 
     @property
     def higher_is_better(self) -> bool:
-        known = score_of(self.key)  # rows on disk may be of a score that is registered no more
+        known = score_of(self.key)  # stored rows may belong to a score that is no longer registered
         return self.kind == "nats" if known is None else known.higher_is_better
 
     def where(self, chosen: np.ndarray) -> Metric:
-        """The metric over some rows alone."""
+        """Return the metric over the chosen rows only."""
         spread = None if self.variances is None else self.variances * chosen
         return replace(self, values=self.values * chosen, counts=self.counts * chosen, variances=spread)
 
@@ -132,7 +132,7 @@ class Metric:
 
 
 def metrics_of(record: EventRecord) -> list[Metric]:
-    """All scores that a record has the data for, in the order of the list of scores."""
+    """Return all scores that can be computed from a record, in the order of the list of scores."""
     return [metric for score in SCORES.values() for metric in score.metrics(record)]
 
 
@@ -140,7 +140,7 @@ SCORES: dict[str, ScoreDefinition] = {}
 
 
 def register_score(score: ScoreDefinition) -> ScoreDefinition:
-    """Adds a score to the list; every command has it from then on."""
+    """Add a score to the list; every command then computes it."""
     if score.key in SCORES:
         raise ForetellError(f"there is a score {score.key!r} already: choose another key")
     SCORES[score.key] = score
@@ -148,22 +148,22 @@ def register_score(score: ScoreDefinition) -> ScoreDefinition:
 
 
 def score_of(key: str) -> ScoreDefinition | None:
-    """The score that a metric's key belongs to: `participants` of `participants pass(+P,-Q)`."""
+    """Return the score that a metric's key belongs to: `participants` for the key `participants pass(+P,-Q)`; None if unknown."""
     return SCORES.get(key) or SCORES.get(key.split(" ")[0])
 
 
 def plain_scores() -> list[ScoreDefinition]:
-    """Scores with one value per run: all but those of participants, which have one for each pattern."""
+    """Return the scores with one value per run: all except those of participants, which have one value per pattern."""
     return [one for one in SCORES.values() if one.needs != "participants"]
 
 
 def has_times(evaluation: Mapping[str, Any]) -> bool:
-    """Whether an evaluation, as in JSON, has errors of the next time."""
+    """Return whether an evaluation in JSON has errors of the next time."""
     return any(evaluation.get(one.key) is not None for one in SCORES.values() if one.kind == "time")
 
 
 def _score(key: str, title: str, kind: Kind, **shown: Any) -> Callable[[F], F]:
-    """Register a function that computes the columns of a score; scores in nats are better if higher, errors if lower."""
+    """Register a function that computes the columns of a score. Higher is better for scores in nats, lower for all others."""
 
     def register(columns: F) -> F:
         register_score(ScoreDefinition(key, title, kind, kind == "nats", columns, **shown))
@@ -193,7 +193,7 @@ def _squared_time_errors(record: EventRecord) -> ScoreColumns:
     return errors._replace(values=errors.values**2, root=True)
 
 
-# It tells the RMSE's story, and each test makes the correction for their number harder on the others: it is not tested.
+# Not tested: it says much the same as the RMSE, and every further test makes the correction for multiple tests stricter.
 @_score(
     "mae",
     "mean absolute error of the next time",
@@ -239,7 +239,7 @@ def _wrong_types_without_time(record: EventRecord) -> ScoreColumns:
 
 @_score("participants", "error of who", "share", needs="participants", short="participants' error", main=True)
 def _wrong_participants(record: EventRecord) -> dict[str, ScoreColumns]:
-    """The errors of each pattern, and of all together where there are several."""
+    """Return the errors of each pattern and, if there are several, of all patterns together."""
     found = {}
     for one in record.guesses:
         rows = _rows_of(record.events, one)
@@ -247,14 +247,14 @@ def _wrong_participants(record: EventRecord) -> dict[str, ScoreColumns]:
         wrong[rows], asked[rows] = one.wrong, True
         found[one.pattern] = ScoreColumns(wrong, asked)
     if len(found) > 1:
-        # An event that two patterns ask about is asked about twice.
+        # An event that matches two patterns counts twice.
         wrong, asked = (np.sum([one[part] for one in found.values()], axis=0) for part in (0, 1))
         found[ALL] = ScoreColumns(wrong, asked)
     return found
 
 
 def _rows_of(events: EventScores, guesses: Guesses) -> np.ndarray:
-    """Where the guessed events stand among the rows, which are in the order of (sequence, event)."""
+    """Return the row index of each guessed event; rows are sorted by (sequence, event)."""
     wide = int(max(events.event.max(initial=0), guesses.event.max(initial=0))) + 2
     keys, wanted = (one.sequence.astype(np.int64) * wide + one.event + 1 for one in (events, guesses))
     rows = np.searchsorted(keys, wanted)
@@ -266,7 +266,7 @@ def _rows_of(events: EventScores, guesses: Guesses) -> np.ndarray:
 class FunctorScores:
     functor: str
     events: int
-    scores: dict[str, tuple[Estimate, ...]]  # of each metric, one for each run
+    scores: dict[str, tuple[Estimate, ...]]  # by metric, one estimate per run
 
     def to_json(self) -> dict[str, Any]:
         found = {key: [asdict(one) for one in runs] for key, runs in self.scores.items()}
@@ -274,7 +274,7 @@ class FunctorScores:
 
 
 def functors_of(names: Sequence[str]) -> tuple[list[str], np.ndarray]:
-    """The functors, and for each name which one is its."""
+    """Return the functors, and for each name the index of its functor."""
     of_name = [split(name)[0] for name in names]
     known = {functor: place for place, functor in enumerate(sorted(set(of_name)))}
     return list(known), np.array([known[functor] for functor in of_name], dtype=np.int64)
@@ -283,7 +283,7 @@ def functors_of(names: Sequence[str]) -> tuple[list[str], np.ndarray]:
 def by_functor(
     runs: Sequence[Sequence[Metric]], types: np.ndarray, names: Sequence[str], units: Units, seed: int = 0
 ) -> list[FunctorScores]:
-    """The scores of each functor that happens, most frequent first. `types` [rows] point into `names`; -1: no event.
+    """Return the scores of each functor that occurs, most frequent first. `types` [rows] are indices into `names`; -1: no event.
 
     Runs have the same metrics.
     """

@@ -1,13 +1,13 @@
-"""The density of the next event, integrated into the future in panels from any number of places at once.
+"""The density of the next event, integrated forward in panels from any number of starting points at once.
 
-In: an encoded history and places in it (a start, and how many events are seen). Out, for each: the mean, what is left of
-`S = exp(−∫ λ)` at the end, quantiles, and which events are next, `∫ λ_e S`.
+In: an encoded history and places in it (a starting time and the number of events that are seen). Out, for each place: the mean, the
+survival `S = exp(−∫ λ)` at the end, quantiles, and the probability `∫ λ_e S` of each type to be next.
 
 The mean is `∫ S` if `S` is almost 0 at the end. Otherwise `∫ S` would depend on the end of the range, and the mean is conditional
 on an event before the end, `(∫ S − S·end)/(1 − S)`.
 
-A panel whose 7- and 15-point integrals of `λ` differ is made narrower, down to the finest that is allowed; one on which they agree is
-followed by a wider one. The errors of the panels are added up and reported.
+A panel is narrowed if its 7- and 15-point integrals of `λ` differ, down to the finest allowed width. After a panel on which they agree,
+the next one is wider. The errors of all panels are summed and reported.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from foretell.models.capabilities import HasRules
 from foretell.models.pytree import tensors_of, with_tensors
 
 NODES = 15
-CELLS = 128  # of [0, 1], in one of which a place is looked for
-CORRECTIONS = 4  # by Newton, within that cell
+CELLS = 128  # parts of [0, 1]; `GaussKronrod.reaching` first finds the part, then the point in it
+CORRECTIONS = 4  # Newton steps within that part
 
 # Gauss-Kronrod (7, 15) on [-1, 1]: Piessens et al., QUADPACK (1983), table for qk15.
 _NODES = (
@@ -61,19 +61,19 @@ _GAUSS = (
 
 @dataclass(frozen=True)
 class GaussKronrod:
-    """Nodes on [0, 1], both rules' weights there, and matrices from the values at the nodes to the polynomial and its integral from 0."""
+    """Nodes on [0, 1], the weights of both rules, and matrices from values at the nodes to the polynomial and its integral from 0."""
 
     nodes: Tensor  # [15]
     kronrod: Tensor  # [15]
     gauss: Tensor  # [15]
     cumulative: Tensor  # [15, 15]: the integral up to each node
-    to_edges: Tensor  # [CELLS + 1, 15]: and up to the edge of each cell
-    at_edges: Tensor  # [CELLS + 1, 15]: the polynomial itself there
+    to_edges: Tensor  # [CELLS + 1, 15]: the integral up to the edge of each cell
+    at_edges: Tensor  # [CELLS + 1, 15]: the polynomial at these edges
 
     def reaching(self, values: Tensor, size: Tensor) -> Tensor:
-        """Where on [0, 1] the integral of each row of values [M, 15] first reaches `size` [M], which it does.
+        """Return the point of [0, 1] at which the integral of each row of `values` [M, 15] first reaches `size` [M]; it has to reach it.
 
-        In a cell, which is so narrow that the cubic through both its edges, with the slopes there, is as good as the polynomial.
+        Within a cell, the cubic with the values and slopes at both edges replaces the polynomial: cells are narrow enough for that.
         """
         up_to = values @ self.to_edges.T
         there = up_to[:, 1:] >= size[:, None]
@@ -98,7 +98,7 @@ def gauss_kronrod(device: torch.device) -> GaussKronrod:
     gauss = np.zeros(NODES)
     gauss[[1, 3, 5, 7, 9, 11, 13]] = [*list(_GAUSS[:-1]), _GAUSS[-1], *list(reversed(_GAUSS[:-1]))]
     legendre = np.polynomial.legendre
-    # Coefficients of the interpolating polynomial in Legendre's basis, and integrated from −1.
+    # Coefficients of the interpolating polynomial in Legendre's basis, and of its integral from −1.
     basis = np.linalg.inv(legendre.legvander(nodes, NODES - 1))
     integrated = np.stack([legendre.legint(row, lbnd=-1.0) for row in np.eye(NODES)], axis=1)
     running = integrated @ basis / 2.0
@@ -114,19 +114,19 @@ ENOUGH = -math.log(SURVIVAL_BELOW)
 LEAST_WEIGHT = 1e-3
 MOST_IN_A_PANEL = 4.0  # ∫ λ: the polynomial through the nodes follows exp(−4) to 1e-10 …
 MOST_LATER = 10.0  # … and exp(−10) to 1e-4, which is plenty once S is below 1e-2
-NARROWEST = 1e-9  # of the first panel
-PASSED = 1e-13  # of a time: how near to it an expiry is over
-PACKED_BELOW = 0.75  # of what is asked: once fewer are still marching, the others are left out
-ABREAST = 4  # rows that an average history with marching places is shared out among: padding is then about an eighth
-FEWEST = 4  # places a row, where there are so many: each row brings a copy of its history
+NARROWEST = 1e-9  # the least width of a panel, as a share of the first one
+PASSED = 1e-13  # relative: an expiry is in the past if it is this close to a time
+PACKED_BELOW = 0.75  # rows are packed anew once fewer than this share of their places is unfinished
+ABREAST = 4  # number of rows for the places of an average history: padding is then about an eighth
+FEWEST = 4  # least number of places per row if a history has that many, since each row needs a copy of its history
 
 
 @dataclass(frozen=True)
 class Tolerance:
-    """How closely `λ` is followed. Both numbers are weighed by the survival so far: what is off later matters less."""
+    """The accuracy of integrals of `λ`. Both numbers are divided by the survival so far, since later errors matter less."""
 
-    tolerance: float  # by how much the two integrals of `λ` over a panel may differ, relative to it where it is above 1
-    finest: float  # panels with less `∫ λ` than this are not made narrower, however much `λ` wiggles inside: what they are off by remains
+    tolerance: float  # largest difference between the two integrals of `λ` over a panel, relative to the integral if that is above 1
+    finest: float  # panels with a smaller `∫ λ` are not narrowed even if `λ` oscillates inside: their errors remain
 
 
 @dataclass(frozen=True)
@@ -134,13 +134,13 @@ class Places:
     """The starting times of the integration."""
 
     start: Tensor  # float64 [B, n]
-    seen: Tensor  # int64 [B, n]: events that are seen from there
-    wanted: Tensor  # bool [B, n]
-    gap_by_gap: bool = False  # True: place g of every row sees g events
+    seen: Tensor  # int64 [B, n]: number of events that are seen
+    wanted: Tensor  # bool [B, n]: whether the place is computed
+    gap_by_gap: bool = False  # whether place g of every row sees g events
 
 
 class Expiries:
-    """Where additions expire: what comes behind the seen events of a row are expiries, which a march passes one after the other."""
+    """The times at which additions expire. Columns after the seen events of a row are expiries, which the integration passes in order."""
 
     def __init__(self, batch: Batch) -> None:
         self.times, self.lengths = batch.times, batch.lengths.unsqueeze(1)
@@ -150,11 +150,11 @@ class Expiries:
         return None if batch.rules is None or batch.rules.event is None else cls(batch)
 
     def seen(self, first: Tensor, times: Tensor) -> Tensor:
-        """The number of changes seen at times [R, Q·P], at least the first ones."""
+        """Return the number of changes (events and expiries) seen at times [R, Q·P], at least `first`."""
         return torch.maximum(first, torch.searchsorted(self.times, times.contiguous()).minimum(self.lengths))
 
     def next(self, now: Tensor) -> Tensor:
-        """The first expiry after each time [R, Q], or infinity; one that is as near as rounding is over."""
+        """Return the first expiry after each time [R, Q], or infinity. An expiry within rounding of a time counts as past."""
         place = torch.searchsorted(self.times, now + PASSED * (1.0 + now.abs()), right=True)
         edge = torch.nn.functional.pad(self.times, (0, 1), value=math.inf)
         return torch.where(place < self.lengths, edge.gather(1, place.clamp(max=self.times.shape[1])), math.inf)
@@ -163,20 +163,20 @@ class Expiries:
 @dataclass(frozen=True)
 class Horizon:
     first: float  # width of the first panel
-    last: float  # how far after its start a march ends, at the least: what is left of `S` then may never happen
-    exact: bool = False  # it ends there, and no later
+    last: float  # least length of time to integrate over; the survival that remains then may be the probability of no event at all
+    exact: bool = False  # whether the integration ends exactly at `last`
 
 
 @dataclass(frozen=True)
 class NextEventDensity:
     """The density of the next event of each sequence; times count from its start."""
 
-    mean: Tensor  # float64 [B, n]: given that something happens by the end, where more than SURVIVAL_BELOW is left then
-    error: Tensor  # float64 [B, n]: what the mean may be off by
-    survival: Tensor  # float64 [B, n]: at the end
-    end: Tensor  # float64 [B, n]: where a march would end at the latest
-    quantiles: Tensor  # float64 [B, n, levels]: NaN where so much is never reached
-    masses: Tensor  # [B, n, K]: that each type is the next, in the model's dtype
+    mean: Tensor  # float64 [B, n]: conditional on an event before the end if the survival there is above SURVIVAL_BELOW
+    error: Tensor  # float64 [B, n]: estimated error of the mean
+    survival: Tensor  # float64 [B, n]: the survival at the end
+    end: Tensor  # float64 [B, n]: the latest time at which the integration would end
+    quantiles: Tensor  # float64 [B, n, levels]: NaN if the level is not reached by the end
+    masses: Tensor  # [B, n, K]: probability of each type to be next, in the model's dtype
 
     def where(self, chosen: Tensor, other: NextEventDensity) -> NextEventDensity:
         """Combine the results of another integration at the chosen places [B, n] with those of this one elsewhere."""
@@ -204,17 +204,17 @@ def march(
 
 @dataclass(frozen=True)
 class _Ranks:
-    """Prefixes that are integrated together, in rows with one history each."""
+    """The places that are integrated together, in rows [R] of Q places; each row has one history."""
 
     batch: Batch
     history: Any
-    place: Tensor  # int64 [R, Q]: among all places, row after row; one past the last where there is none
+    place: Tensor  # int64 [R, Q]: index among all places, row after row; padding has the index after the last one
     gap_by_gap: bool
-    asked: dict[int, Queries] = field(default_factory=dict)  # by times per place: further ones see the same events
+    asked: dict[int, Queries] = field(default_factory=dict)  # planned queries, by number of times per place
 
 
 class _Running:
-    """The state of all marches between two panels: one entry a place, and one more that stands for none."""
+    """The state of the integrations between two panels: tensors with one entry per place and a last entry for padding."""
 
     def __init__(
         self,
@@ -234,13 +234,13 @@ class _Running:
         self.ranks = _Ranks(batch, history, torch.arange(count, device=device).view(self.shape), places.gap_by_gap)
         nothing = torch.zeros_like(self.start)
         self.elapsed, self.hazard, self.mean = nothing.clone(), nothing.clone(), nothing.clone()
-        # Σ δ², Σ δ²·∫S up to it and Σ δ²·(∫S up to it)², of what the accepted panels' hazards may be off by: δ shifts all that comes after.
+        # With δ the possible error of a panel's hazard, which shifts all later times: Σ δ², Σ δ²·m and Σ δ²·m², where m is ∫S before it.
         self.off = [nothing.clone() for _ in range(3)]
         self.levels = [-math.log1p(-q) for q in quantiles]
         self.reached = nothing.new_full((count + 1, len(quantiles)), torch.nan)
         self.masses = torch.zeros(count + 1, model.types, dtype=model.dtype, device=device)
         self.width = torch.full_like(nothing, horizon.first)
-        # As far as an intensity like the present one would need, and no less than the horizon.
+        # The time that the present intensity would need if it stayed constant, and at least the horizon.
         _, total = self._rates(self.start[self.ranks.place].unsqueeze(-1))
         rate = _flat(total.squeeze(-1)).clamp(min=1e-300)
         latest = horizon.last if horizon.exact else 1e3 * horizon.last
@@ -278,7 +278,7 @@ class _Running:
         self._add(self.hazard, torch.where(accepted, whole, 0.0))
         self._add(self.elapsed, torch.where(accepted, width, 0.0))
 
-        # A panel of the finest kind is accepted in any case, so none need be narrower.
+        # The finest panels are accepted whatever their error, so none needs to be narrower.
         to_finest = finest / whole.clamp(min=1e-300)
         grown = torch.where(off <= allowed / 4096.0, 4.0, torch.where(off <= allowed / 64.0, 2.0, 1.0))
         wider = torch.where(agreed, torch.maximum(grown, to_finest.clamp(max=4.0)), to_finest.clamp(0.5, 4.0))
@@ -293,14 +293,14 @@ class _Running:
         left = torch.where((self.hazard >= ENOUGH) | (self.hazard <= 0.0), 0.0, survival)
         happens = torch.where(left > 0.0, -torch.expm1(-self.hazard), 1.0)
         mean = (self.mean - left * self.elapsed) / happens
-        # δ in the hazard moves S after it by −δ·S, and so the mean by −δ·(mean − ∫S up to it)/(1 − left).
+        # An error δ of the hazard changes the later S by −δ·S, and so the mean by −δ·(mean − ∫S before it)/(1 − left).
         variance = nought * mean.square() - 2.0 * mean * first + second
         error = variance.clamp(min=0.0).sqrt() / happens
         found = mean, error, survival, self.end, self.reached, self.masses
         return NextEventDensity(*(one[:-1].unflatten(0, self.shape) for one in found))
 
     def _close_ranks(self) -> None:
-        """Once many are finished, continue with the rest in fewer rows, each with the history of its places."""
+        """Once many places are finished, pack the others into fewer rows, each with the history of its places."""
         marching = self.active.nonzero().squeeze(1)
         rows, per_row = self.shape
         if per_row == 1 or self.expiries is not None or len(marching) > PACKED_BELOW * self.ranks.place.numel():
@@ -308,7 +308,7 @@ class _Running:
         row = marching // per_row
         counts = torch.bincount(row, minlength=rows)
         abreast = max(min(FEWEST, int(counts.max())), math.ceil(len(marching) / int((counts > 0).sum()) / ABREAST))
-        ranks = -(-counts // abreast)  # of each history, rounded up
+        ranks = -(-counts // abreast)  # rows of each history, rounded up
         number = torch.arange(len(marching), device=row.device) - (counts.cumsum(0) - counts)[row]
         first = ranks.cumsum(0) - ranks
         place = row.new_full((int(ranks.sum()), abreast), len(self.start) - 1)
@@ -321,7 +321,7 @@ class _Running:
         self.ranks = _Ranks(self.batch.take(source), history, place, gap_by_gap=False)
 
     def _rates(self, times: Tensor) -> tuple[Tensor, Tensor]:
-        """Intensities of all types at times [R, Q, P], and of anything at all: [R, Q, P, K], and [R, Q, P] in float64."""
+        """Return the intensities of all types at times [R, Q, P] and their total: [R, Q, P, K], and float64 [R, Q, P]."""
         ranks, per_place = self.ranks, times.shape[2]
         if self.expiries is not None:
             seen = self.seen[ranks.place][..., None].expand_as(times).flatten(1)
@@ -338,7 +338,7 @@ class _Running:
             queries = ranks.asked[per_place] = self.model.collator.plan_queries(ranks.batch, queries)
         state = self.model.state(ranks.history, queries)
         by_type = self.model.intensities(state)
-        # In a model of rules events may happen that its vocabulary lacks.
+        # In a model of rules, events can be possible that are not in its vocabulary.
         total = self.model.total(state) if isinstance(self.model, HasRules) else by_type.sum(-1)
         return by_type.unflatten(1, times.shape[1:]), total.double().unflatten(1, times.shape[1:])
 
@@ -346,7 +346,7 @@ class _Running:
         target.index_add_(0, self.ranks.place.flatten(), values.flatten(0, 1))
 
     def _add_masses(self, accepted: Tensor, by_type: Tensor, rate: Tensor, weighed: Tensor, lost: Tensor) -> None:
-        """What a panel takes from the survival, shared out among the types as their intensities are where it is taken."""
+        """Add the survival that is lost in a panel to the types, in proportion to their intensities at the nodes."""
         share = weighed / (weighed * rate).sum(-1, keepdim=True).clamp(min=1e-300)
         taken = torch.where(accepted, lost, 0.0)[..., None] * share
         self._add(self.masses, (taken.to(by_type.dtype).unsqueeze(-2) @ by_type).squeeze(-2))
@@ -364,5 +364,5 @@ class _Running:
 
 
 def _flat(values: Tensor) -> Tensor:
-    """One entry a place, and 0 for none."""
+    """Flatten values by place to one entry per place, with a 0 for padding at the end."""
     return torch.cat([values.flatten(), values.new_zeros(1)])

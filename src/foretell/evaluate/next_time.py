@@ -27,37 +27,37 @@ from foretell.shards.shard_map import Shards, tables_of
 from foretell.shards.store import Table
 from foretell.train.likelihood_task import batch_items, parts_at
 
-SHORT_GAPS = 0.01  # the quantile of the gaps at which marching begins; panels grow from there …
-SHORT_GAPS_OF_ONE = 0.05  # … and where one sequence alone is looked at
+SHORT_GAPS = 0.01  # the quantile of the gaps that is the width of the first panel; later panels are wider …
+SHORT_GAPS_OF_ONE = 0.05  # … and the quantile for a single sequence
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)  # of a predicted time
-HORIZON = 100.0  # in largest observation times of the data
-UNDEFINED_ABOVE = 1e-3  # of no_event: the mean is then not reported
+HORIZON = 100.0  # in units of the largest observation time of the data
+UNDEFINED_ABOVE = 1e-3  # the mean is not reported if `no_event` is above this
 
-# Where `λ` is smooth the tolerance decides, and the mean is good to five digits. Where it wiggles on all scales, some 400 nodes per event
-# leave the mean off by about a hundredth of itself: an RMSE changes by a hundredth of a percent. The few that are off by more are
-# done again.
+# If `λ` is smooth, the tolerance decides, and the mean is correct to five digits. If `λ` oscillates on all scales, about 400 nodes per
+# event give the mean with an error of about 1 %, which changes an RMSE by a hundredth of a percent. The few means with larger errors are
+# computed again.
 QUICK = Tolerance(tolerance=1e-4, finest=1.0 / 16.0)
 AGAIN_ABOVE, AGAIN = 0.02, Tolerance(tolerance=1e-4, finest=1.0 / 128.0)
 
 
 @dataclass(frozen=True)
 class NextTimes:
-    """Predictions of every scored event, in the order of the data, each given the events before it.
+    """Predictions of every scored event from the events before it, in the order of the data.
 
-    After a history that is not scored, the first event is predicted from the start of the scored part, given silence until then.
+    After a history that is not scored, the first event is predicted from the start of the scored part, given no event in between.
     """
 
     sequence: np.ndarray  # int64
     event: np.ndarray  # int64
     predicted: np.ndarray  # the mean; NaN where it is undefined
     no_event: np.ndarray
-    error: np.ndarray  # what the mean may be off by, since quadrature is no proof
-    median: np.ndarray  # NaN where nothing happens with probability one half
-    type_without_time: np.ndarray  # int32: the most probable next type; UNMET: an event that the vocabulary lacks
+    error: np.ndarray  # estimated error of the mean by quadrature
+    median: np.ndarray  # NaN if the probability of no event is at least one half
+    type_without_time: np.ndarray  # int32: the most probable next type; UNMET: an event that is not in the vocabulary
 
 
 def longest_time(model: IntensityModel, data: EventData) -> float:
-    """The unit of the horizon: the largest observation time of the training data, or of these data."""
+    """Return the unit of the horizon: the largest observation time of the training data, or else of `data`."""
     found = model.longest if model.longest is not None else max((sequence.t_end for sequence in data), default=0.0)
     return found if found > 0.0 else 1.0
 
@@ -71,7 +71,7 @@ def predict_next_times(
     progress: Callable[[int, int], None] | None = None,
     shards: Shards | None = None,
 ) -> NextTimes:
-    """By the first of `cares`; what is then off by more than AGAIN_ABOVE of the wait, by the next."""
+    """Predict with the first tolerance of `cares`; means whose relative error is then above AGAIN_ABOVE are computed with the next one."""
     last = HORIZON * longest_time(model, data)
     horizon = Horizon(_short_gap(data.gaps(), SHORT_GAPS, last / (100.0 * HORIZON)), last)
     wide = with_all_names(model, data)
@@ -89,7 +89,7 @@ def predict_next_times(
     )
 
 
-# One row per prefix that was marched from, in the order of the data; times count from its start.
+# One row per prefix whose next event is predicted, in the order of the data; times count from its start.
 _ROW = np.dtype(
     [("sequence", np.int64), ("event", np.int64)]
     + [(name, np.float64) for name in ("start", "wait", "error", "no_event", "median")]
@@ -99,26 +99,26 @@ _ROW = np.dtype(
 
 @dataclass(frozen=True)
 class _Marching:
-    """The inputs of the integration from the events of a batch, besides its sequences."""
+    """The inputs of the integration from the events of a batch, except its sequences."""
 
     model: IntensityModel
-    wide: IntensityModel  # with a name for every event that is possible
+    wide: IntensityModel  # the model with a name for every possible event
     data: EventData
     window: Window
     horizon: Horizon
     care: Tolerance
     only: np.ndarray | None = (
-        None  # None: before every scored event; else before these alone, and more sequences side by side
+        None  # rows of an earlier result to compute again, with more sequences per batch; None: every scored event
     )
 
     @cached_property
     def chosen(self) -> np.ndarray:
-        """The sequences."""
+        """Return the indices of the sequences to compute."""
         return np.arange(len(self.data)) if self.only is None else np.unique(self.only["sequence"])
 
     @cached_property
     def wanted(self) -> np.ndarray:
-        """bool [events of the data]"""
+        """Return bool [events of the data]: True for events to predict."""
         if self.only is None:
             return np.ones(self.data.event_count, dtype=bool)
         wanted = np.zeros(self.data.event_count, dtype=bool)
@@ -127,13 +127,13 @@ class _Marching:
 
     @cached_property
     def nodes(self) -> float:
-        """Queries per gap, on average."""
+        """Return the mean number of queries per gap."""
         if self.only is None:
             return float(NODES)
         return NODES * len(self.only["event"]) / max(1, int(self.data.lengths[self.chosen].sum()))
 
     def marks(self, names: np.ndarray, first: int, columns: int) -> torch.Tensor:
-        """bool [sequences, columns]: from before which events, of those from `first` on."""
+        """Return bool [sequences, columns]: which of the events from `first` on are predicted."""
         marks, offsets = np.zeros((len(names), columns), dtype=bool), self.data.columns.offsets
         for row, name in enumerate(names.tolist()):
             own = self.wanted[offsets[name] : offsets[name + 1]][first : first + columns]
@@ -144,7 +144,7 @@ class _Marching:
 def _marched(
     marching: _Marching, progress: Callable[[int, int], None] | None, shards: Shards | None = None
 ) -> np.ndarray:
-    """A row for each event that is marched to, in the order of the data."""
+    """Return a row for each predicted event, in the order of the data."""
     if expires(marching.model):
         return _by_prefix(marching, progress)
     nodes = max(1, round(marching.nodes))
@@ -158,7 +158,7 @@ def _marched(
 
 @torch.no_grad()
 def march_batches(marching: _Marching, items: Sequence[np.ndarray]) -> Iterator[Table]:
-    """A table for each batch of the chosen sequences, with a row for each event."""
+    """Yield a table per batch of the chosen sequences, with a row for each event."""
     model = marching.model
     for indices in items:
         names = marching.chosen[indices]
@@ -170,7 +170,7 @@ def march_batches(marching: _Marching, items: Sequence[np.ndarray]) -> Iterator[
 
 
 def _march_part(marching: _Marching, names: np.ndarray, read: EncodedPart) -> Iterator[np.ndarray]:
-    """Rows for the events of a batch, or of a part of its sequences, some columns at a time."""
+    """Yield rows for the events of a batch, or of a part of its sequences, some columns at a time."""
     model, wide, batch, history = marching.model, marching.wide, read.batch, read.history
     columns = batch.event_counts.shape[1]
     counts = batch.event_counts & marching.marks(names, read.first, columns).to(batch.times.device)
@@ -195,7 +195,7 @@ def _march_part(marching: _Marching, names: np.ndarray, read: EncodedPart) -> It
 
 @torch.no_grad()
 def _by_prefix(marching: _Marching, progress: Callable[[int, int], None] | None) -> np.ndarray:
-    """Where additions expire: what would expire if nothing happened is another matter after each event."""
+    """Return the rows if additions expire: each prefix is integrated separately, since its expiries differ."""
     model, data, horizon, care = marching.model, marching.data, marching.horizon, marching.care
     parts = [np.empty(0, dtype=_ROW)]
     at_a_time = max(1, model.queries_at_a_time // NODES)
@@ -225,7 +225,7 @@ def _by_prefix(marching: _Marching, progress: Callable[[int, int], None] | None)
 
 
 def _short_gap(gaps: np.ndarray, quantile: float, otherwise: float) -> float:
-    """Width of a first panel: after an event an intensity may jump and fall on the scale of the shortest gaps."""
+    """Return the width of a first panel: after an event, an intensity can jump and fall on the scale of the shortest gaps."""
     positive = gaps[gaps > 0.0]
     return float(np.quantile(positive, quantile)) if len(positive) else otherwise
 
@@ -238,9 +238,9 @@ def waiting_times(
     seen: Sequence[int] | np.ndarray,
     quantiles: tuple[float, ...] = QUANTILES,
 ) -> np.ndarray:
-    """Quantiles of the wait for the next event of sequence `place` after its first `seen` events: [len(seen), quantiles].
+    """Return quantiles of the time to the next event of sequence `place` after its first `seen` events: [len(seen), quantiles].
 
-    NaN: so much of the probability is never reached; the event may never come.
+    NaN if the probability of an event never reaches the quantile.
     """
     rows = [np.empty((0, len(quantiles)))]
     gaps, no_gap = np.diff(data[place].times, prepend=0.0), max(data[place].t_end, 1e-9) / 1000.0
@@ -266,7 +266,7 @@ def _waiting_by_prefix(
     horizon: Horizon,
     quantiles: tuple[float, ...],
 ) -> np.ndarray:
-    """Where additions expire."""
+    """Return what `waiting_times` returns, for models in which additions expire."""
     one, rows = data[place], [np.empty((0, len(quantiles)))]
     starts = np.concatenate([[0.0], one.times])
     counts = np.asarray(seen, dtype=np.int64)

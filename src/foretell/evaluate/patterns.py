@@ -1,8 +1,8 @@
-"""Patterns of events: `pass(purple7,Q)` asks which events may be next, `pass(+P,-Q)` who takes part, given when, what and some of who.
+"""Patterns of events: `pass(purple7,Q)` selects possible next events; `pass(+P,-Q)` predicts some participants of an event from the others.
 
-An `EventPattern` has free places (in upper case, or `_`) and knows which event names match; where none can, the mistake says what may
-have been meant. A `ParticipantPattern` has `+` at places that are those of the true event and `-` at those that are predicted: the guess is
-the most intense event of that functor, for a model of rules among those that are possible.
+An `EventPattern` has free places (in upper case, or `_`) and decides which event names match; if none can match, the error suggests names.
+A `ParticipantPattern` has `+` at places that are taken from the true event and `-` at places that are predicted. The prediction is the
+event of that functor with the highest intensity; for a model of rules, only possible events count.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ _VARIABLE = re.compile(r"[^\W\d]\w*\Z")
 class EventPattern:
     text: str
     functor: str
-    places: tuple[str, ...]  # constants and variables, as they are spelled
+    places: tuple[str, ...]  # constants and variables, as written
     free: tuple[bool, ...]
 
     def matches(self, name: str) -> bool:
-        """A variable that occurs twice must have the same value in both places; `_` need not."""
+        """Return whether an event name matches. A variable must have the same value at all its places; `_` can have several."""
         functor, arguments = split(name)
         if functor != self.functor or len(arguments) != len(self.places):
             return False
@@ -95,14 +95,14 @@ def _normal(name: str, wrong: str) -> str:
 
 @dataclass(frozen=True)
 class PossibleNames:
-    """Names that there may be though none was met: functors with their numbers of places, and what may stand there."""
+    """Event names that are possible even if the data do not have them: functors with their numbers of places, and the constants."""
 
     functors: Mapping[str, Collection[int]]
     constants: Collection[str]
 
 
 def never_matches(pattern: EventPattern, names: Iterable[str], may_come: PossibleNames | None = None) -> str | None:
-    """None where the pattern matches one of the events' names, or one that may still come; else why not, with what may have been meant."""
+    """Return None if the pattern matches one of `names` or a name that may still come; else the reason, with suggestions."""
     functors = {} if may_come is None else may_come.functors
     constants = () if may_come is None else may_come.constants
     by_functor: dict[str, list[tuple[str, ...]]] = {functor: [] for functor in functors}
@@ -141,11 +141,11 @@ _SIGNED_PLACE = re.compile(r"\s*(?P<sign>[+-])\s*\w*\s*\Z")
 class ParticipantPattern:
     text: str
     functor: str
-    given: tuple[bool, ...]  # of each place
+    given: tuple[bool, ...]  # for each place, whether it has `+`
 
 
 def parse_pattern(text: str) -> ParticipantPattern:
-    """`watch(+U,-P)`."""
+    """Parse a participant pattern such as `watch(+U,-P)`."""
     wrong = ForetellError(
         f"pattern {text!r}: expected a functor with + (given) or - (predicted) at every place: 'pass(+P,-Q)'"
     )
@@ -167,17 +167,17 @@ def parse_pattern(text: str) -> ParticipantPattern:
 
 @dataclass(frozen=True)
 class Guesses:
-    """The predictions for one pattern, event by event."""
+    """The predictions for one pattern, with one row per event."""
 
     pattern: str
     sequence: np.ndarray  # int64
     event: np.ndarray  # int64
     wrong: np.ndarray  # bool
-    candidates: np.ndarray  # int64: how many events matched and were possible
+    candidates: np.ndarray  # int64: number of possible events that matched
 
 
 def _groups(vocabulary: Vocabulary, pattern: ParticipantPattern) -> np.ndarray:
-    """For each type the number of its given places' values among those of its functor; -1: another functor."""
+    """Return a group index for each type: types of the functor with equal values at the `+` places share a group; -1: another functor."""
     known: dict[tuple[str, ...], int] = {}
     groups = np.full(len(vocabulary), -1, dtype=np.int64)
     for kind, name in enumerate(vocabulary.names):
@@ -193,7 +193,7 @@ def _groups(vocabulary: Vocabulary, pattern: ParticipantPattern) -> np.ndarray:
 
 
 def check_patterns(model: IntensityModel, patterns: Sequence[ParticipantPattern]) -> None:
-    """A pattern that fits no event of the model is a mistake."""
+    """Raise if a pattern fits no event of the model."""
     for pattern in patterns:
         _groups(model.vocabulary, pattern)
 
@@ -206,7 +206,7 @@ def guess_participants(
     window: Window = "all",
     shards: Shards | None = None,
 ) -> list[Guesses]:
-    """Guesses for each pattern, in the order of the data."""
+    """Return the guesses for each pattern, in the order of the data."""
     guessing = _Guessing(model, data, patterns, window)
     found = joined(tables_of("participants", guess_batches, guessing, batch_items(data, model, 1), shards, None))
     made = []
@@ -226,7 +226,7 @@ COLUMNS = ("sequence", "event", "wrong", "candidates")
 
 @dataclass(frozen=True)
 class _Guessing:
-    """The inputs of predicting participants in a batch, besides its sequences."""
+    """The inputs of predicting participants in a batch, except its sequences."""
 
     model: IntensityModel
     data: EventData
@@ -236,7 +236,7 @@ class _Guessing:
 
 @torch.no_grad()
 def guess_batches(guessing: _Guessing, items: Sequence[np.ndarray]) -> Iterator[Table]:
-    """A table for each batch, with a row for each event that matches a pattern."""
+    """Yield a table per batch, with a row for each event that matches a pattern."""
     model = guessing.model
     groups = [_groups(model.vocabulary, pattern) for pattern in guessing.patterns]
     for indices in items:

@@ -1,12 +1,12 @@
-"""Is one model better than another, or was it luck? Two models' scores of the same units in, a paired permutation test out.
+"""A paired permutation test of whether two models differ, from their scores of the same units.
 
-If it does not matter which model a score came from, exchanging the two scores of a unit changes nothing: the differences may have
-either sign. So signs are flipped at random, and p is the share of patterns whose mean difference is at least as far from 0 as the
-observed one. The observed pattern is included, so p is never 0: `p = (1 + #{|mean*| >= |mean|}) / (1 + N)`. Where N covers all patterns
-of signs they are enumerated instead, and p is exact.
+If the models do not differ, exchanging the two scores of a unit changes nothing: their difference has either sign with equal probability.
+So signs are flipped at random, and p is the share of sign patterns whose mean difference is at least as far from 0 as the observed one. The
+observed pattern is included, so p is never 0: `p = (1 + #{|mean*| >= |mean|}) / (1 + N)`. If there are at most N patterns of signs, all are
+enumerated, and p is exact.
 
-A unit is an event with the integral of the gap that it ends, or a whole sequence. The last event of a sequence carries the tail too; a
-sequence without scored events is a unit of its own.
+A unit is an event with the integral of the gap that it ends, or a whole sequence. The last event of a sequence also has the tail. A
+sequence without scored events is one unit.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from foretell.errors import ForetellError
 
 Over = Literal["events", "sequences"]
 PERMUTATIONS = 99_999
-AT_A_TIME = 1 << 26  # signs in memory, a bit each
-LOOKED_UP = 64  # bytes of a pattern at a time: their sums fit a processor's cache
-ROUNDING = 1e-12  # of the summed magnitudes: sums of one set of numbers in two orders are equal up to this
+AT_A_TIME = 1 << 26  # number of signs in memory, one bit each
+LOOKED_UP = 64  # bytes of a pattern at a time: the table of their sums fits a processor's cache
+ROUNDING = 1e-12  # times the sum of magnitudes: two sums of the same numbers in different orders are equal up to this
 
 
 @dataclass(frozen=True)
 class PairedTest:
-    difference: float  # first less second: the mean of units, or an event's share where events are what is counted
+    difference: float  # first minus second: the mean over units, or per event if the number of events is given
     p_value: float  # two-sided
     units: int
-    differing: int  # units whose two scores are not the same: the others have no sign to flip
-    permutations: int  # patterns of signs that were compared with the one found
-    exact: bool  # True: those are all there are
+    differing: int  # number of units whose two scores differ: only they have a sign to flip
+    permutations: int  # number of sign patterns that were compared with the observed one
+    exact: bool  # whether these are all patterns
 
 
 def permutation_test(
@@ -79,9 +79,9 @@ def compare_values(
     permutations: int = PERMUTATIONS,
     seed: int = 0,
 ) -> PairedTest:
-    """A paired test of two models' values row by row; `sequence` says which rows belong together.
+    """Return a paired test of the values of two models, row by row; `sequence` is the sequence of each row.
 
-    The difference is that of the sums, per event.
+    The reported difference is that of the sums, divided by the number of events.
     """
     one, other = (_units(values, sequence, over) for values in (first, second))
     found = permutation_test(one, other, permutations=permutations, seed=seed)
@@ -116,9 +116,9 @@ def _checked(values: ArrayLike, which: str) -> np.ndarray:
 
 
 def _drawn_sums(signed: np.ndarray, permutations: int, rng: np.random.Generator) -> Iterator[np.ndarray]:
-    """Sums under random signs, some patterns at a time; how many at a time does not change them.
+    """Yield sums under random signs, some patterns at a time; their number does not affect the results.
 
-    Eight signs are a byte, and for each byte of a pattern the sum of what it flips is looked up: eight times fewer steps than signs.
+    Eight signs are stored in a byte, and a table has the sum of the values that each byte flips: this needs an eighth of the steps.
     """
     words = -(-len(signed) // 64)
     rows = max(1, AT_A_TIME // (64 * max(words, 1)))
@@ -135,7 +135,7 @@ def _drawn_sums(signed: np.ndarray, permutations: int, rng: np.random.Generator)
 
 
 def _flipped_by_byte(signed: np.ndarray, bytes_: int) -> np.ndarray:
-    """For every eight units and each of the 256 patterns of their signs, the sum of those that are flipped; flat."""
+    """Return a flat table: for every eight units and each of their 256 sign patterns, the sum of the flipped values."""
     padded = np.zeros(8 * bytes_)
     padded[: len(signed)] = signed
     patterns = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1).astype(np.float64)
@@ -143,7 +143,7 @@ def _flipped_by_byte(signed: np.ndarray, bytes_: int) -> np.ndarray:
 
 
 def _all_sums(signed: np.ndarray) -> Iterator[np.ndarray]:
-    """Sums under every pattern of signs but the one found, some at a time."""
+    """Yield sums under every pattern of signs except the observed one, some at a time."""
     rows = max(1, AT_A_TIME // (64 * max(len(signed), 1)))
     bits = np.arange(len(signed), dtype=np.int64)
     whole = signed.sum()

@@ -1,7 +1,7 @@
-"""`predict`: a model and a history in, what happens next out: when, what, and who.
+"""`predict`: takes a model and a history, and returns the distribution of the next event: its time, type and participants.
 
-By quadrature, the density of the next event is integrated from the end of the history, given that nothing happened up to then. By
-samples, the next event is drawn `n` times by exact thinning. Both estimate the same numbers.
+With "quadrature", the density of the next event is integrated from the start time, given that nothing happened since the last event. With
+"samples", the next event is drawn `n` times by exact thinning. Both estimate the same numbers.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from foretell.shards.shard_map import ShardItem, Shards, tables_of
 from foretell.shards.store import Table
 
 By = Literal["quadrature", "samples", "both"]
-FIRST_PANEL = 1e-6  # of the longest time, or the shortest gap of the histories if that is less
+FIRST_PANEL = 1e-6  # width as a share of the longest time; the shortest gap of the histories is used if it is smaller
 
 
 class PredictOptions(TypedDict, total=False):
@@ -49,11 +49,11 @@ class PredictOptions(TypedDict, total=False):
 
 
 def predict(model: IntensityModel, history: EventSequence, **asking: Unpack[PredictOptions]) -> Prediction:
-    """What happens next in one sequence, and when, with probabilities.
+    """Predict the next event of one sequence: its time and type, with probabilities.
 
     Args:
         model: the model.
-        history: what has happened so far; nothing happens between its last event and `start`.
+        history: the events so far; the prediction assumes that nothing happens between the last one and `start`.
         **asking: `start` (default: the history's `t_end`) and the other options of `predict_each`.
 
     Returns:
@@ -85,23 +85,23 @@ def predict_each(
     progress: Callable[[int, int], None] | None = None,
     shards: Shards | None = None,
 ) -> ResultList[Prediction]:
-    """What happens next in every sequence, and when, with probabilities.
+    """Predict the next event of every sequence: its time and type, with probabilities.
 
     Args:
         model: the model.
         data: the histories.
-        start: the time from which on the next event is expected; default: each history's `t_end`.
-        pattern: a term with variables, `pass(P,Q)`: how likely each event that matches it is to be the next.
-        top: how many of the likeliest events are named.
+        start: the time after which the next event is predicted; default: each history's `t_end`.
+        pattern: a term with variables, such as `pass(P,Q)`; the result then has the probabilities of the events that match it.
+        top: the number of most probable events in the result.
         by: "quadrature", "samples", or "both".
-        n: draws per history, where samples are drawn.
-        seed: of the draws.
-        horizon: a length of time; probabilities are then those of happening next and within it.
-        progress: called with how many histories are done, and how many there are.
-        shards: where they are computed, which changes no number; default: here.
+        n: draws per history, if samples are drawn.
+        seed: the seed of the draws.
+        horizon: a length of time; probabilities are then those of being next and within it.
+        progress: called with the number of histories done and their total.
+        shards: where predictions are computed, which does not affect the results; default: in this process.
 
     Returns:
-        A prediction for each sequence; `to_frame()` has a row for each of the likeliest events.
+        A prediction per sequence; `to_frame()` has a row for each of the most probable events.
 
     Example:
         >>> data = ft.EventData.from_names([["visit", "test"], ["visit"]], [[0.5, 2.0], [1.0]], t_ends=[10.0, 5.0])
@@ -143,9 +143,9 @@ def predict_each(
 
 
 def seen_until(data: EventData, start: float | Sequence[float]) -> EventData:
-    """The sequences with nothing after `start` (one time, or one for each), and observed until then.
+    """Return the sequences without events after `start` (one time, or one per sequence), with `t_end` at `start`.
 
-    Where they were not, nothing is taken to have happened.
+    If a sequence was observed for a shorter time, it is assumed that nothing happened in the rest.
     """
     starts = [start] * len(data) if isinstance(start, int | float) else list(start)
     for one in starts:
@@ -162,12 +162,12 @@ def seen_until(data: EventData, start: float | Sequence[float]) -> EventData:
 
 @dataclass(frozen=True)
 class _Draws:
-    """The inputs of draws of next events, besides the positions of the sequences."""
+    """The inputs of draws of next events, except the indices of the sequences."""
 
     model: IntensityModel
     data: EventData
     asked: PredictionRequest
-    quadrature: list[NextEventDistribution]  # with the same horizons, so that both mean the same by `no_event`
+    quadrature: list[NextEventDistribution]  # the draws use their horizons, so that `no_event` means the same in both
     n: int
     seed: int
 
@@ -178,7 +178,7 @@ def _by_samples(draws: _Draws, shards: Shards | None) -> list[NextEventDistribut
 
 
 def draw_outlooks(draws: _Draws, places: Sequence[int]) -> Iterator[Table]:
-    """A table for each sequence; each has random numbers of its own."""
+    """Yield a table per sequence; the random numbers of a sequence depend only on the seed and its index."""
     for place in places:
         one, known = draws.data[place], draws.quadrature[place]
         with draws.model.evaluating():
@@ -189,14 +189,14 @@ def draw_outlooks(draws: _Draws, places: Sequence[int]) -> Iterator[Table]:
 
 
 def seed_of(seed: int, place: int) -> int:
-    """The seed of the draws of one history among several."""
+    """Return the seed of the draws of the history with index `place`."""
     return int(np.random.SeedSequence((seed, place)).generate_state(1, np.uint64)[0])
 
 
 def _drawn_outlook(
     asked: PredictionRequest, drawn: NextEvents, quadrature: NextEventDistribution
 ) -> NextEventDistribution:
-    """Whether the mean is defined is known from quadrature: how often nothing was drawn is a matter of luck."""
+    """Return the distribution of the draws. Quadrature decides whether the mean is defined: the share of empty draws is too random."""
     n = len(drawn.found)
     times = np.where(drawn.found, drawn.times, np.inf)
     happened = times[drawn.found]

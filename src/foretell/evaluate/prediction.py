@@ -1,4 +1,4 @@
-"""What `predict` answers: the distribution of the next event, and of one sequence, with its clock; as JSON and as a frame."""
+"""The result of `predict`: the distribution of the next event of a sequence, and its clock, as JSON and as a frame."""
 
 from __future__ import annotations
 
@@ -20,43 +20,43 @@ Interval = tuple[float | None, float | None]
 class LikelyEvent:
     event: str
     probability: float  # that it is the next event
-    share: float | None = None  # given that the next event matches the pattern
+    share: float | None = None  # its probability given that the next event matches the pattern
 
 
 @dataclass(frozen=True)
 class MatchingEvents:
-    """The next event among those that match a pattern."""
+    """The probabilities of the events that match a pattern."""
 
     pattern: str
     probability: float  # that the next event matches at all
-    matching: int  # events that match and are possible
+    matching: int  # number of possible events that match
     events: tuple[LikelyEvent, ...]  # the most probable of them first
 
 
 @dataclass(frozen=True)
 class NextEventDistribution:
-    """The distribution of the next event, as far as it was asked for. A time that may never come is None."""
+    """The distribution of the next event. A mean or quantile that is not defined is None."""
 
     by: Literal["quadrature", "samples"]
-    mean: float | None  # given that something happens up to the horizon; None: it is too probable that nothing does
-    mean_error: float | None  # what the mean may be off by: of quadrature, or the standard error of the draws
+    mean: float | None  # given an event up to the horizon; None: the probability that nothing happens is too high
+    mean_error: float | None  # estimated error of the quadrature, or the standard error of the draws
     median: float | None
     interval_50: Interval
     interval_90: Interval
     no_event: float  # the probability that nothing happens up to the horizon
     horizon: float
-    possible: int  # events that may be next
+    possible: int  # number of events that may be next
     events: tuple[LikelyEvent, ...]  # the most probable first
     who: MatchingEvents | None
     draws: int | None = None
     drawn: int | None = (
-        None  # possible events that the total intensity was estimated from; `events` are then those that match
+        None  # number of possible events that were drawn to estimate the total intensity; `events` then has only those that match
     )
-    total_error: float | None = None  # the standard error of that estimate, as a share of it
+    total_error: float | None = None  # relative standard error of that estimate
 
     @classmethod
     def from_dict(cls, found: dict[str, Any]) -> NextEventDistribution:
-        """From what `dataclasses.asdict` made of one, as it comes back from JSON."""
+        """Restore a distribution from the output of `dataclasses.asdict` after a round trip through JSON."""
         who = found["who"]
         if who is not None:
             who = MatchingEvents(**{**who, "events": tuple(LikelyEvent(**one) for one in who["events"])})
@@ -76,18 +76,18 @@ class NextEventDistribution:
 
 @dataclass(frozen=True)
 class Prediction(FrameResult):
-    """What a model expects next in one sequence, given that nothing happens between its last event and `start`.
+    """The predicted next event of one sequence, given that nothing happens between its last event and `start`.
 
-    As a frame it has a row for each of the likeliest events; `time` is the median of the next event's time, whichever it is.
+    As a frame it has a row for each of the most probable events; `time` is the median of the next event's time, whatever its type.
     """
 
     sequence: str
     start: float
-    seen: int  # events of the history
+    seen: int  # number of events of the history
     outlook: NextEventDistribution
-    samples: NextEventDistribution | None = None  # beside the quadrature, where both were asked for
+    samples: NextEventDistribution | None = None  # the result of samples if both methods were requested
     clock: Clock = NO_CLOCK
-    began: int | None = None  # the absolute time of 0, where it is known
+    began: int | None = None  # the timestamp of time 0, if known
     frame: FrameOrigin = field(default=NO_ORIGIN, repr=False, compare=False)
 
     @property
@@ -138,13 +138,13 @@ class Prediction(FrameResult):
         }
 
     def _shares(self) -> FrameColumns:
-        """The probabilities of events that match a pattern, given that the next event matches."""
+        """Return the probabilities of the events that match the pattern, given that the next event matches."""
         shares = [one.share for one in self.events if one.share is not None]
         return {"share": np.array(shares)} if shares and len(shares) == len(self.events) else {}
 
 
 def iso_times(value: Any, clock: Clock, began: int | None) -> Any:
-    """A time, or a list of some, as ISO 8601; None where there is none."""
+    """Convert a time, or a list of times, to ISO 8601; None stays None."""
     if isinstance(value, list):
         return [iso_times(one, clock, began) for one in value]
     return None if value is None else clock.iso(value, began)

@@ -1,4 +1,4 @@
-"""The next event of sequences by quadrature: its density, marched through from the end of each, given that nothing happened up to there."""
+"""The next event of sequences by quadrature: integrates its density from the end of each sequence, up to which nothing more happens."""
 
 from __future__ import annotations
 
@@ -64,19 +64,19 @@ def by_quadrature(
 
 @dataclass(frozen=True)
 class _Quadrature:
-    """The inputs of predictions from the ends of sequences, besides their positions."""
+    """The inputs of predictions from the ends of sequences, except their indices."""
 
-    wide: IntensityModel  # with a name for every event that is possible
+    wide: IntensityModel  # the model with a name for every possible event
     data: EventData
     asked: PredictionRequest
     until: Horizon
-    possible: list[int] | None  # events that may be next in each sequence; None: those that have a probability
-    drawn: bool = False  # too many events are possible: the total intensity is estimated from a draw
+    possible: list[int] | None  # events that may be next, per sequence; None: those with a probability
+    drawn: bool = False  # whether the total intensity is estimated from drawn events, since too many are possible
 
 
 @torch.no_grad()
 def outlook_batches(asking: _Quadrature, items: Sequence[np.ndarray]) -> Iterator[Table]:
-    """A table for each batch, with the outlook of each of its sequences."""
+    """Yield a table per batch, with the outlook of each of its sequences."""
     for indices in items:
         if asking.drawn:
             yield outlook_table(indices, [_drawn_outlook(asking, index) for index in indices.tolist()])
@@ -95,7 +95,7 @@ def outlook_batches(asking: _Quadrature, items: Sequence[np.ndarray]) -> Iterato
 
 
 def _drawn_outlook(asking: _Quadrature, index: int) -> NextEventDistribution:
-    """With the total intensity from a draw; events are those that match the pattern."""
+    """Return an outlook with an estimated total intensity; its events are those that match the pattern."""
     assert isinstance(asking.wide, RuleModel)
     found = drawn_total(asking.wide, asking.data, index, asking.asked.pattern)
     own, data = found.model, replace(asking.data, vocabulary=found.model.vocabulary, origin="window")
@@ -104,7 +104,7 @@ def _drawn_outlook(asking: _Quadrature, index: int) -> NextEventDistribution:
         marched = march(own, batch, own.encode(batch), places, asking.until, CLOSE, QUANTILES)
         share = found.standard_error(batch)
     moments = _moments(marched, 0, data[index].t_end)
-    # Times go as one over the total, in first order.
+    # To first order, times are inversely proportional to the total.
     error = math.hypot(moments.mean_error, share * (moments.mean - data[index].t_end))
     masses = dict(zip(own.vocabulary.names, marched.masses[0, 0].double().tolist(), strict=True))
     probabilities = {name: masses[name] for name in found.asked.names}
@@ -125,7 +125,7 @@ def _moments(marched: NextEventDensity, row: int, begin: float) -> Moments:
 
 
 def outlook_table(sequences: np.ndarray, found: Sequence[NextEventDistribution]) -> Table:
-    """Predictions as stored JSON, in which every float is restored exactly."""
+    """Return a table of predictions in JSON, from which every float is restored exactly."""
     return {"sequence": np.asarray(sequences), "outlook": [json.dumps(asdict(one)) for one in found]}
 
 
@@ -137,7 +137,7 @@ def in_order(tables: Sequence[Table]) -> list[NextEventDistribution]:
 def _ends(
     model: IntensityModel, data: EventData, indices: np.ndarray, until: Horizon
 ) -> tuple[IntensityModel, Batch, Places]:
-    """A batch of whole histories, whose ends are looked at, and the model with all names that are needed there."""
+    """Return a batch of whole histories, the places of their ends, and the model with all names that are needed there."""
     if expires(model):
         chosen = [(data[one], len(data[one]), data[one].t_end) for one in indices.tolist()]
         future = silent_futures(model, data, chosen, until.last)
@@ -149,16 +149,16 @@ def _ends(
 
 
 def _with_all_possible(model: IntensityModel, data: EventData) -> tuple[IntensityModel, list[list[str]] | None]:
-    """The model with a name for every event that is possible at the end of some history, and which those are."""
+    """Return the model with a name for every event that is possible at the end of some history, and these events per history."""
     if not isinstance(model, HasRules):
         return model, None
-    # Just after the last event: what it made possible counts.
+    # Just after the last event, so that events count that it made possible.
     possible = [list(model.possible_intensities(one, [math.nextafter(one.t_end, math.inf)])[0]) for one in data]
     return with_names(model, (name for names in possible for name in names)), possible
 
 
 def _may_come(model: RuleModel) -> PossibleNames:
-    """All events that the program declares, with all constants of its facts and of the events so far."""
+    """Return all events that the program declares, with all constants of its facts and of the events so far."""
     arities: dict[str, set[int]] = {}
     for one in (model.program.functors[name] for name in model.functors):
         if one.arity is not None:

@@ -1,4 +1,4 @@
-"""Questions to a model about given histories: intensities at chosen times, embeddings of events."""
+"""Intensities of a model at chosen times of given histories, and embeddings of events."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ from foretell.wording import escape
 
 @dataclass(frozen=True)
 class IntensityTable(FrameResult):
-    """The intensities of all types at some times of one sequence. As a frame: a row per time and event type."""
+    """The intensities of all types at some times of one sequence. The frame has one row per time and event type."""
 
     sequence: str
-    times: np.ndarray  # [Q], in the order asked
-    seen: np.ndarray  # int64 [Q]: events with a smaller time
+    times: np.ndarray  # [Q], in the requested order
+    seen: np.ndarray  # int64 [Q]: number of events with a smaller time
     intensities: np.ndarray  # [Q, K]
-    possible: list[dict[str, float]] | None = None  # where not everything is possible: what is, by name
+    possible: list[dict[str, float]] | None = None  # models of rules: possible events and their intensities
     clock: Clock = NO_CLOCK
-    began: int | None = None  # the absolute time of 0, where it is known
+    began: int | None = None  # the timestamp of time 0, if known
     vocabulary: Vocabulary | None = field(default=None, repr=False, compare=False)
     frame: FrameOrigin = field(default=NO_ORIGIN, repr=False, compare=False)
 
@@ -57,7 +57,7 @@ class IntensityTable(FrameResult):
         }
 
     def to_json(self, vocabulary: Vocabulary) -> dict[str, Any]:
-        """`index` is the state of the sequence: 1 + the number of events with a smaller time."""
+        """Return JSON, in which `index` is the state of the sequence: 1 + the number of events with a smaller time."""
         queries = [
             {"time": float(t), **self._iso(float(t)), "index": 1 + int(n), "intensities": row}
             for t, n, row in zip(self.times, self.seen, self._named(vocabulary), strict=True)
@@ -73,7 +73,7 @@ class IntensityTable(FrameResult):
         return [dict(zip(vocabulary.names, row.tolist(), strict=True)) for row in self.intensities]
 
     def table(self, vocabulary: Vocabulary, top: int, rows: int | None = None) -> Table:
-        """The first `rows` times (default: all), each with the `top` highest intensities."""
+        """Return a table of the first `rows` times (default: all), each with the `top` highest intensities."""
         table = Table(title=escape(f"sequence {self.sequence}"), title_justify="left")
         for name in ("time", "events before", "total", f"highest {top}"):
             table.add_column(name, justify="left" if name.startswith("highest") else "right")
@@ -94,17 +94,17 @@ def intensities_at(
     grid: int | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> ResultList[IntensityTable]:
-    """Intensities of all event types at given times, each from the events with a smaller time.
+    """Compute the intensities of all event types at given times, given the events with a smaller time.
 
     Args:
         model: the model.
         data: the histories.
-        times: one list for all sequences, or a list for each.
-        grid: in place of `times`, so many evenly spaced times over each sequence's window.
+        times: one list for all sequences, or one list per sequence.
+        grid: replaces `times` by this number of evenly spaced times from 0 to each sequence's `t_end`.
         progress: called with how many sequences are done, and how many there are.
 
     Returns:
-        For each sequence its `times`, how many events had happened (`seen`), and `intensities`, float64 [times, types].
+        For each sequence its `times`, the number of earlier events (`seen`), and `intensities`, float64 [times, types].
 
     Example:
         >>> data = ft.EventData.from_names([["visit", "test"]], [[0.5, 2.0]], t_ends=[10.0])
@@ -132,7 +132,7 @@ def intensities_at(
 
 
 class EventEmbeddings(list[np.ndarray], FrameResult):
-    """The embeddings of every sequence's events, an array each. As a frame: a row per event, the numbers in `e1`, `e2`, …"""
+    """The embeddings of events, one array per sequence. The frame has one row per event, with the numbers in `e1`, `e2`, …"""
 
     def __init__(self, arrays: Iterable[np.ndarray], data: EventData) -> None:
         super().__init__(arrays)
@@ -164,15 +164,15 @@ def embeddings_of(
     visible: Sequence[np.ndarray] | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> EventEmbeddings:
-    """The embedding of every event, an array per sequence: [events, (L + 1)·D], or [events, D] of the top layer.
+    """Compute the embedding of every event: per sequence an array [events, (L + 1)·D], or [events, D] for the top layer.
 
     Args:
         model: a model with embeddings, a pretrained encoder or a classifier.
         data: the sequences.
-        layers: "all": those of all layers side by side. "top": the last layer's.
-        history: what events see: "causal", the past (the default of models of what happens next), or "two-sided", all other events (that of
-            pretrained encoders). A classifier has its own.
-        visible: for each sequence a bool array [events, events] in place of `history`: True where the row's event sees the column's.
+        layers: "all": the embeddings of all layers, concatenated. "top": that of the last layer.
+        history: the events that an event sees: "causal" for the past (default for models of the next event), or "two-sided" for all others
+            (default for pretrained encoders). A classifier's default is what it was trained with.
+        visible: replaces `history` by a bool array [events, events] per sequence: True where the event of the row sees that of the column.
         progress: called with how many sequences are done, and how many there are.
 
     Returns:
@@ -203,7 +203,7 @@ def embeddings_of(
 
 
 def _told(made: Iterable[np.ndarray], of: int, progress: Callable[[int, int], None] | None) -> Iterator[np.ndarray]:
-    """As above, with progress after each sequence."""
+    """Yield the arrays, and report progress after each sequence."""
     for place, one in enumerate(made):
         yield one
         if progress is not None:

@@ -1,7 +1,7 @@
-"""The event-by-event scores of an evaluation as a table in the run folder, so that others can recompute every number.
+"""A table in the run folder with the scores of each event, from which others can recompute every number of an evaluation.
 
-`write_scores` writes the table and the summary; `read_scores` gives them back, where they are of this model, these data and these settings.
-Each row names the summary it belongs to, so a table is never read with the summary of another evaluation, whenever writing was interrupted.
+`write_scores` writes the table and the summary. `read_scores` reads them if they are of the same model, data and settings.
+Each row has the digest of its summary. So even if writing was interrupted, a table is never read with the summary of another evaluation.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ OF_TIMES = {
 
 @dataclass(frozen=True)
 class Origin:
-    """The inputs of stored scores, which are only valid for these."""
+    """The inputs of stored scores. The scores are only valid for these inputs."""
 
     model: str  # digest of the model's file
     data: str  # digest of the scored events
@@ -66,16 +66,16 @@ class Origin:
         return cls(digest, digest_of(data), options.window, options.integral, options.points, options.seed)
 
 
-ROWS_AN_EVENT = 2  # of a table, at the most: every event has one, and so has the end of every sequence
+ROWS_AN_EVENT = 2  # an upper bound: a table has one row per event and one per end of a sequence
 AT_A_TIME = 1 << 20  # events
 
 
 def digest_of(data: EventData) -> str:
-    """A hash of everything about the data that a score depends on."""
+    """Return a hash of all data that scores depend on."""
     columns = data.columns
     found = hashlib.sha256(json.dumps([data.origin, list(columns.ids)]).encode())
     used = np.flatnonzero(data.type_counts())
-    names = np.array([data.vocabulary.names[kind] for kind in used])  # numbers differ from vocabulary to vocabulary
+    names = np.array([data.vocabulary.names[kind] for kind in used])  # integers depend on the vocabulary
     found.update(json.dumps(names.tolist()).encode())
     found.update(np.ascontiguousarray(columns.times).data)
     for start in range(0, len(columns.types), AT_A_TIME):
@@ -90,7 +90,7 @@ def digest_of(data: EventData) -> str:
 
 
 def write_scores(scored: ScoredModel, data: EventData, folder: Path, origin: Origin | None = None) -> Path:
-    """`scores.parquet`; without pyarrow, `scores.jsonl.gz` with the same columns."""
+    """Write `scores.parquet` or, without pyarrow, `scores.jsonl.gz` with the same columns, and the summary; return the table's path."""
     summary = scored.evaluation.to_json() | ({} if origin is None else {"computed_from": asdict(origin)})
     text = json.dumps(summary, indent=2) + "\n"
     columns = score_columns(scored, data)
@@ -98,7 +98,7 @@ def write_scores(scored: ScoredModel, data: EventData, folder: Path, origin: Ori
     path = _write_table(columns, folder)
     with replacing(folder / SUMMARY) as temporary:
         temporary.write_bytes(text.encode())
-    (folder / (LINES if path.name == TABLE else TABLE)).unlink(missing_ok=True)  # of an earlier evaluation
+    (folder / (LINES if path.name == TABLE else TABLE)).unlink(missing_ok=True)  # the table of an earlier evaluation
     return path
 
 
@@ -121,7 +121,7 @@ def _write_table(columns: dict[str, np.ndarray | list[str]], folder: Path) -> Pa
 
 
 def score_columns(scored: ScoredModel, data: EventData) -> dict[str, np.ndarray | list[str]]:
-    """One row a scored event; the log-likelihood of a sequence is the sum of its rows."""
+    """Return the columns of a table with one row per scored event; the log-likelihood of a sequence is the sum over its rows."""
     events, times = scored.events, scored.times
     ids, real = [sequence.id for sequence in data], events.is_event
 
@@ -132,7 +132,7 @@ def score_columns(scored: ScoredModel, data: EventData) -> dict[str, np.ndarray 
         return whole
 
     def named(kinds: np.ndarray) -> list[str]:
-        names = (*data.vocabulary.names, "")  # -1 is no event
+        names = (*data.vocabulary.names, "")  # type -1 (no event) becomes ""
         return [names[kind] for kind in kinds.tolist()]
 
     without_time = np.full(len(real), -1)
@@ -155,7 +155,7 @@ def score_columns(scored: ScoredModel, data: EventData) -> dict[str, np.ndarray 
 def read_scores(
     folder: Path, model: IntensityModel, data: EventData, origin: Origin, *, times: bool = True
 ) -> ScoredModel | None:
-    """What a run folder has of just this; None: nothing, or of another model, of other events, by other means, or without next times."""
+    """Return the stored scores; None if there are none, or if they are of another model, data or settings, or lack next times."""
     table = next((folder / name for name in (TABLE, LINES) if (folder / name).exists()), None)
     if table is None or not (folder / SUMMARY).exists():
         return None
@@ -170,7 +170,7 @@ def read_scores(
         events = _events(columns, data, IntegralEstimate(**summary["integral"]))
         next_times = _times(columns, data, events) if times else None
     except (ValueError, LookupError, TypeError, ImportError, OSError, AttributeError, ForetellError):
-        return None  # by another version, or broken: to score anew tells no less
+        return None  # written by another version, or damaged: computing the scores again loses nothing
     if len(events.event) != len(columns["index"]) or summary["events"] != int(events.is_event.sum()):
         return None
     options = ScoringOptions(window=summary["window"], seed=origin.seed)
@@ -178,12 +178,12 @@ def read_scores(
 
 
 def _digest(text: bytes) -> str:
-    """A hash of a summary; every row of its table has it."""
+    """Return the hash of a summary, which every row of its table contains."""
     return hashlib.sha256(text).hexdigest()[:16]
 
 
 def _read(table: Path, most: int) -> dict[str, list[Any]]:
-    """The columns of a table of at most so many rows; of one that is larger, or no ordinary file, nothing is read."""
+    """Read the columns of a table of at most `most` rows; a larger table, or one that is no regular file, is not read."""
     size = check_file(table).st_size
     if table.name == TABLE:
         from pyarrow import parquet
@@ -205,7 +205,7 @@ def _read(table: Path, most: int) -> dict[str, list[Any]]:
 
 def _events(columns: dict[str, list[Any]], data: EventData, used: IntegralEstimate) -> EventScores:
     event = np.asarray(columns["index"], dtype=np.int64)
-    # Rows are in the order of the data, and every sequence has one: a new one begins with another id, or where the index does not rise.
+    # Rows are in the order of the data, and every sequence has one: a new one begins where the id changes or the index does not rise.
     names = np.array(columns["sequence"])
     new = np.r_[True, (names[1:] != names[:-1]) | (event[1:] <= event[:-1])]
     sequence = np.cumsum(new) - 1

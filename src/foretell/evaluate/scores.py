@@ -1,4 +1,4 @@
-"""`evaluate`: a model and held-out data in, every score with its 95 % interval out."""
+"""`evaluate`: takes a model and held-out data, and returns every score with its 95 % interval."""
 
 from __future__ import annotations
 
@@ -27,22 +27,22 @@ from foretell.models.capabilities import GrowsVocabulary, HasRules, UnseenGroups
 from foretell.options import Integral, Window
 from foretell.shards.shard_map import Shards
 
-UNSEEN_GROUPS = ("unseen_groups", "unseen_group_events")  # in JSON where there are some
+UNSEEN_GROUPS = ("unseen_groups", "unseen_group_events")  # keys that are in the JSON only if their counts are not 0
 
 
 @dataclass(frozen=True)
 class ParticipantError:
-    """Given when, what, and some of the participants: how often the others are wrong."""
+    """How often the predicted participants of an event are wrong, given its time, its functor and its other participants."""
 
     pattern: str
     events: int
     error_rate: Estimate
-    candidates: float  # possible events that matched, on average
+    candidates: float  # the mean number of possible events that match
 
 
 @dataclass(frozen=True)
 class Evaluation(FrameResult):
-    """Every score of the list (`evaluate.metrics.SCORES`) with its 95 % interval, and notes for its reader.
+    """All scores that `evaluate.metrics.SCORES` lists, with 95 % intervals, and notes for the reader.
 
     Scores are attributes by their keys: `log_likelihood`, `time_log_likelihood` and `type_log_likelihood` (nats per event), `rmse` and
     `mae` of the next event's time (in the data's unit of time), `error_rate` of its type given the time and
@@ -54,22 +54,22 @@ class Evaluation(FrameResult):
     window: Window
     sequences: int
     events: int  # scored events
-    scores: Mapping[str, Estimate | None]  # by key; None where next times were not asked for
-    undefined_times: int  # events whose expected time is undefined and which are in no error of times
+    scores: Mapping[str, Estimate | None]  # by key; None if a score needs next times and these were not requested
+    undefined_times: int  # events whose expected time is undefined; `rmse` and `mae` leave them out
     rescaling: RescalingTest
     calibration: Calibration
     integral: IntegralEstimate
     bootstrap: str
-    unseen_types: int  # types that never occurred in the model's training data and do here
+    unseen_types: int  # types that occur in these data but never in the training data
     unseen_events: int  # events of such types
-    unseen_groups: int = 0  # parameter groups of rules that training never met: the mean of trained ones
+    unseen_groups: int = 0  # parameter groups of rules that training never used; they get the mean of trained ones
     unseen_group_events: int = 0  # events whose intensities depend on such groups
-    participants: list[ParticipantError] = field(default_factory=list)  # one per pattern, then all together
+    participants: list[ParticipantError] = field(default_factory=list)  # one per pattern, then one for all patterns
     futures: FutureScores | None = None
     format: FrameFormat = field(default=NO_FORMAT, repr=False, compare=False)
 
     def frame_columns(self) -> FrameColumns:
-        """A row per score, with its interval."""
+        """Return the columns of a frame with one row per score and interval."""
         rows: dict[str, Estimate] = {key: one for key, one in self.scores.items() if one is not None}
         rows |= {f"participants {one.pattern}": one.error_rate for one in self.participants}
         if self.futures is not None:
@@ -85,7 +85,7 @@ class Evaluation(FrameResult):
         return scores[key]
 
     def to_json(self) -> dict[str, Any]:
-        """As JSON: values that are not finite are null, and scores are listed by key. The number of undefined times follows the
+        """Return the evaluation as JSON: non-finite values are null, scores have their keys. The number of undefined times follows the
         errors of times."""
         scores, made = {}, {}
         for key, value in self.scores.items():
@@ -104,13 +104,13 @@ class Evaluation(FrameResult):
 class ScoringOptions:
     """How a model is scored.
 
-    `predict` are patterns such as `pass(+P,-Q)`; `futures` asks for sampled futures and how far they are from what happened.
+    `predict` lists patterns such as `pass(+P,-Q)`; with `futures`, sampled futures are compared with the true events.
     """
 
     integral: Integral = "quadrature"
-    points: int = 10  # a gap; for uniform draws, an event
+    points: int = 10  # per gap; for uniform draws, per event
     window: Window = "all"
-    times: bool = True  # False: without the next time of every event, which takes longer than all else
+    times: bool = True  # whether next times are predicted, which takes most of the time
     seed: int = 0
     predict: Sequence[str] = ()
     futures: FutureOptions | None = None
@@ -142,7 +142,7 @@ class ScoredModel:
         return metrics_of(self.record)
 
 
-Progress = Callable[[str, int, int], None]  # what is done, how much of it, of how much
+Progress = Callable[[str, int, int], None]  # called with the name of the task, the number done and the total
 
 
 def evaluate(
@@ -163,20 +163,20 @@ def evaluate(
     Args:
         model: the model.
         data: a split such as `data.test`, over the model's vocabulary.
-        integral: how the intensity is integrated: "quadrature" (doubled until it settles, else draws), "stratified" or "uniform".
+        integral: how the intensity is integrated: "quadrature" (draws if doubling its nodes changes the result), "stratified" or "uniform".
         points: nodes or draws per gap.
-        window: "all", or "events-2-to-I", which leaves out the first event and the silence at the end.
-        times: predict next times, too; the slowest part.
-        seed: of draws and of the bootstrap.
-        predict: patterns such as `pass(+P,-Q)`, where `-` marks what is to be told.
-        futures: also sample futures and measure how far they are from what happened.
-        progress: called with what is done, how much of it, and of how much.
+        window: "all", or "events-2-to-I", which leaves out the first event and the tail.
+        times: whether to predict next times, which is the slowest part.
+        seed: the seed of draws and of the bootstrap.
+        predict: patterns such as `pass(+P,-Q)`, where `-` marks the participants to predict.
+        futures: if given, futures are sampled and compared with the true events.
+        progress: called with the name of the task, the number of items done, and the total.
 
     Returns:
-        The scores; `print` shows them, `to_frame()` and `to_json()` give them as data.
+        The scores; `print` shows them, `to_frame()` and `to_json()` return them as data.
 
     Raises:
-        ForetellError: the data have other event types than the model.
+        ForetellError: the event types of the data are not those of the model.
 
     Example:
         >>> data = ft.EventData.from_names([["visit", "test"], ["visit"]], [[0.5, 2.0], [1.0]], t_ends=[10.0, 5.0])
@@ -196,7 +196,7 @@ def score(
     progress: Progress | None = None,
     shards: Shards | None = None,
 ) -> ScoredModel:
-    """As `evaluate`, with the numbers of every event; `shards` say where they are computed, which does not affect the results."""
+    """Return what `evaluate` returns and the numbers of every event; where `shards` compute them does not affect the results."""
     check_model(model)
     check_split(data)
     if data.vocabulary != model.vocabulary:
@@ -232,7 +232,7 @@ def summarise(
     record: EventRecord,
     futures: FutureScores | None = None,
 ) -> ScoredModel:
-    """Every score with its interval; all of them see the same replicates."""
+    """Compute every score and its interval from a record; all scores use the same bootstrap replicates."""
     events = record.events
     units = Units(events.sequence, len(data))
     resampling = units.resampling(options.seed)
@@ -265,7 +265,7 @@ def summarise(
 
 
 def _participants(guesses: Sequence[Guesses], found: dict[str, Estimate]) -> list[ParticipantError]:
-    """The errors of each pattern, and of all together where there are several."""
+    """Return the errors of each pattern and, if there are several, of all patterns together."""
     made = [
         ParticipantError(
             one.pattern,
@@ -283,7 +283,7 @@ def _participants(guesses: Sequence[Guesses], found: dict[str, Estimate]) -> lis
 
 
 def plain(value: Any) -> Any:
-    """For JSON: what is not a finite number is null."""
+    """Replace numbers that are not finite by None, for JSON."""
     if isinstance(value, dict):
         return {key: plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):

@@ -1,7 +1,7 @@
-"""Prefixes of sequences as if nothing happened after them: what additions then expire, and when, is known.
+"""Prefixes of sequences, followed by the times at which additions expire if no further event happens.
 
-Where nothing expires, one row serves all prefixes of a sequence. Where something does, each has expiries of its own behind it, and is a
-row of its own.
+If nothing expires, one row serves all prefixes of a sequence. If additions expire, every prefix needs a row of its own, with its own
+expiries after its events.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from foretell.evaluate.likelihood import with_all_names
 from foretell.models.base import IntensityModel
 from foretell.models.capabilities import HasRules
 
-LATEST = 1001.0  # in horizons: a march ends before
+LATEST = 1001.0  # in horizons: the integration always ends earlier
 
 
 def expires(model: IntensityModel) -> bool:
@@ -28,17 +28,17 @@ def expires(model: IntensityModel) -> bool:
 
 @dataclass(frozen=True)
 class SilentFutures:
-    """One row for each prefix."""
+    """A batch with one row per prefix."""
 
-    model: IntensityModel  # with a name for all that is ever possible
+    model: IntensityModel  # the model with a name for every event that is ever possible
     batch: Batch
-    seen: Tensor  # int64 [B, 1]: changes up to the last event, with it
+    seen: Tensor  # int64 [B, 1]: number of changes up to and including the last event
 
 
 def silent_futures(
     model: IntensityModel, data: EventData, chosen: Sequence[tuple[EventSequence, int, float]], last: float
 ) -> SilentFutures:
-    """Rows for sequences, each with how many events are seen and the time from which a horizon of `last` is looked at."""
+    """Return a row per entry of `chosen`: a sequence, the number of events that are seen, and the start of a horizon of `last`."""
     rows = [
         one.first(count, max(start, one.times[:count].max(initial=0.0)) + LATEST * last) for one, count, start in chosen
     ]

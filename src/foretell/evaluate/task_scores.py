@@ -1,7 +1,7 @@
-"""How well a classifier predicts labels, and a pretrained encoder the types of masked events, with 95 % intervals.
+"""Scores, with 95 % intervals, of classifiers (labels) and of pretrained encoders (types of masked events).
 
 The baseline of a classifier always predicts the most frequent label. Macro-F1 is the mean of F1 over the labels that occur or are
-predicted. The log-loss of the majority is that of the training data's frequencies.
+predicted. The log-loss of the baseline is computed from the frequencies of labels in the training data.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from foretell.models.base import check_model
 from foretell.models.task_heads import PSEUDO_COUNT, Classifier, MaskedANHP
 from foretell.objective.masked import corrupt, masked_terms
 
-EVENTS_AT_A_TIME = 1 << 13  # padded, of a batch
+EVENTS_AT_A_TIME = 1 << 13  # largest number of events per batch, including padding
 
 
 @dataclass(frozen=True)
 class LabelScores:
     accuracy: Estimate
     macro_f1: Estimate
-    log_loss: Estimate  # nats a label, lower is better
+    log_loss: Estimate  # nats per label, lower is better
 
 
 @dataclass(frozen=True)
@@ -42,8 +42,8 @@ class LabelEvaluation:
     of: Of
     history: str
     sequences: int
-    labels: int  # that were scored
-    unlabelled: int  # sequences, or events, without one
+    labels: int  # number of scored labels
+    unlabelled: int  # number of sequences or events without a label
     classes: tuple[str, ...]
     scores: LabelScores
     majority: LabelScores
@@ -57,7 +57,7 @@ class LabelEvaluation:
 
 @dataclass(frozen=True)
 class LabelPrediction:
-    """The probabilities of all labels of one sequence: one row, or one for each event."""
+    """The probabilities of all labels for one sequence: one row, or one row per event."""
 
     sequence: str
     of: Of
@@ -77,7 +77,7 @@ class LabelPrediction:
 
 @torch.no_grad()
 def predict_labels(model: Classifier, data: EventData) -> list[LabelPrediction]:
-    """The probabilities of every label, for each sequence or each of its events.
+    """Return the probabilities of all labels, for each sequence or each of its events.
 
     Args:
         model: a classifier, from `classify`.
@@ -108,14 +108,14 @@ def predict_labels(model: Classifier, data: EventData) -> list[LabelPrediction]:
 
 
 def score_labels(model: Classifier, data: EventData, *, seed: int = 0) -> LabelEvaluation:
-    """Accuracy and cross-entropy of a classifier, with intervals, beside those of always naming the commonest label.
+    """Compute accuracy, macro-F1 and log-loss of a classifier, with intervals, and those of always predicting the most frequent label.
 
-    Intervals are over sequences where there are enough of them, else over blocks of labels.
+    Intervals resample sequences if there are enough, else blocks of labels.
 
     Args:
         model: a classifier, from `classify`.
-        data: sequences with labels; those without are counted and left out.
-        seed: of the bootstrap.
+        data: sequences with labels; sequences without labels are counted and left out.
+        seed: the seed of the bootstrap.
 
     Returns:
         The scores.
@@ -182,13 +182,13 @@ def _macro_f1(true: np.ndarray, guessed: np.ndarray, units: Units, resampling: R
 
 
 def _mean_f1(hits: np.ndarray, both: np.ndarray) -> np.ndarray:
-    """`2·hits / (occurrences + predictions)`, averaged over the labels that have any: [replicates]."""
+    """Return `2·hits / (occurrences + predictions)`, averaged over the labels for which this is defined: [replicates]."""
     there = both > 0
     f1 = np.where(there, 2.0 * hits / np.maximum(both, 1.0), 0.0)
     return f1.sum(1) / np.maximum(there.sum(1), 1)
 
 
-ROUNDS = 10  # corruptions of the data
+ROUNDS = 10  # the number of times that the data are corrupted
 
 
 @dataclass(frozen=True)
@@ -196,12 +196,12 @@ class MaskedEvaluation:
     model: str
     data: str
     sequences: int
-    masked: int  # events, in all rounds together
+    masked: int  # number of masked events in all rounds
     rounds: int
     mask: float
     drop: float
     accuracy: Estimate
-    cross_entropy: Estimate  # nats a masked event, lower is better
+    cross_entropy: Estimate  # nats per masked event, lower is better
     bootstrap: str
 
     def to_json(self) -> dict[str, Any]:
@@ -213,17 +213,17 @@ class MaskedEvaluation:
 def score_masked(
     model: MaskedANHP, data: EventData, *, mask: float, drop: float, rounds: int = ROUNDS, seed: int = 0
 ) -> MaskedEvaluation:
-    """How well a pretrained encoder predicts masked types: accuracy and cross-entropy, with intervals.
+    """Compute accuracy and cross-entropy of a pretrained encoder's predictions of masked types, with intervals.
 
-    Each round masks and removes other events; the rounds of a sequence stay together in the bootstrap.
+    Each round masks and removes different events; the bootstrap keeps the rounds of a sequence together.
 
     Args:
-        model: what `pretrain` gave.
+        model: a pretrained encoder, from `pretrain`.
         data: the sequences.
         mask: share of the events that lose their type.
         drop: share of the events that are removed.
-        rounds: how often the data are masked anew.
-        seed: of masks, and of the bootstrap.
+        rounds: the number of times that the data are masked.
+        seed: the seed of masks and of the bootstrap.
 
     Returns:
         The scores.
