@@ -1,7 +1,7 @@
 """The attentive neural Hawkes process, A-NHP (paper, sections 2-4 and appendix A).
 
-The events of a batch are embedded once, layer by layer; of each layer only keys and values are kept. A query then embeds its
-coarse types at its time by attending to those tables, and never touches the events again. Matrices act on `[1; time; embedding]`.
+The events of a batch are embedded once, layer by layer, and only keys and values of each layer are kept. A query then embeds its
+coarse types at its time by attending to these tables; it does not need the events again. Matrices act on `[1; time; embedding]`.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from foretell.nn.lookup import lookup
 from foretell.nn.time import TimeEmbedding
 from foretell.sampling.bounds.values import Value
 
-# With fewer keys than this many times the dimension, it is cheaper to fold Q into the keys than to project every query.
+# With fewer keys than this multiple of the dimension, multiplying Q into the keys is cheaper than projecting every query.
 FOLD_BELOW = 2
 
 
@@ -56,7 +56,7 @@ class ANHP(CoarseIntensities):
 
     Events are embedded layer by layer; a query of type k at time t attends to the events before t, and its top embedding gives the
     intensity: `λ_k(t) = softplus(w_k · [1; ⟦k⟧(t)])`, here multiplied by a mixture over time scales (`intensity_scales`). By default heads
-    decay with an event's age and see the time since the last event; `ANHP.paper(vocabulary)` has the paper's equations and nothing else.
+    decay with an event's age and see the time since the last event; `ANHP.paper(vocabulary)` has exactly the paper's equations.
 
     Yang, Mei & Eisner, "Transformer Embeddings of Irregularly Spaced Events and Their Participants", ICLR 2022.
 
@@ -88,19 +88,19 @@ class ANHP(CoarseIntensities):
             raise ForetellError(
                 "bos: the data have an event type `bos` of their own; rename it, or turn the option off"
             )
-        assert chosen.time_dim != "dim" and chosen.heads is not None  # by now
+        assert chosen.time_dim != "dim" and chosen.heads is not None  # resolved
         self.dim, self.layers, self.heads = dim, layers, heads = chosen.dim, chosen.layers, chosen.heads
         self.time_dim = chosen.time_dim
-        edges: Any = chosen.edges  # pairs by now
+        edges: Any = chosen.edges  # resolved: pairs
         self.structure = make_structure(self.vocabulary, heads=heads, coarse=chosen.coarse, edges=edges)
 
         self.head_size = dim // heads if chosen.head_size == "split" else dim
-        self.runs = len(self.structure.heads) * self.head_size // dim  # of heads that write side by side
+        self.runs = len(self.structure.heads) * self.head_size // dim  # runs: groups of heads with concatenated outputs
 
         self.time = TimeEmbedding(self.time_dim)
         self.elapsed = ElapsedFeatures(chosen.elapsed or 0, chosen.periods or 0)
-        self.background: Tensor | None = None  # rates of a Hawkes process that it starts from: float64 [K]
-        self.own = 1 + self.time_dim + self.elapsed.width  # columns of a matrix before those of the embedding
+        self.background: Tensor | None = None  # the background rates of a fitted Hawkes process: float64 [K]
+        self.own = 1 + self.time_dim + self.elapsed.width  # columns of a matrix before those for the embedding
         own = [group for group in self.structure.groups if group.base is None]
         self.fine = nn.Parameter(torch.empty(self.types, dim))
         self.coarse_base = nn.Parameter(torch.empty(len(own), dim))
@@ -139,7 +139,7 @@ class ANHP(CoarseIntensities):
 
     @property
     def short(self) -> float:
-        """The scales of time since the last event go from here to `long`."""
+        """The shortest of the scales for the time since the last event; `long` is the longest."""
         return self.scales.short
 
     @property
@@ -161,13 +161,13 @@ class ANHP(CoarseIntensities):
         self.elapsed.set_periods([units[name] for name in self._periods()])
 
     def start_hawkes(self, fitted: Hawkes) -> None:
-        """Take a fitted Hawkes process to start from; `prepare` then begins with its background."""
+        """Use a fitted Hawkes process in the model; `prepare` then starts from its background rates."""
         assert self.hawkes is not None
         self.hawkes.take(fitted)
         self.background = fitted.mu.detach().double().cpu()
 
     def start_rates(self, data: EventData) -> None:
-        """Take the unit of time from data, and constants that give the rates of data as long as nothing is seen."""
+        """Set the unit of time, and constants with which intensities without visible events are the rates of the data."""
         self.time_scale = mean_gap(data)
         with torch.no_grad():
             each = torch.as_tensor(starting_rates(data)) if self.background is None else self.background
@@ -181,12 +181,12 @@ class ANHP(CoarseIntensities):
         return self._encode(batch, self.layers - 1)
 
     def embeddings(self, batch: Batch) -> list[Tensor]:
-        """The embeddings of the events of a batch at layers 0 … L: [B, N, D] each."""
+        """Return the embeddings of the events of a batch at layers 0 … L: [B, N, D] each."""
         first = 2 if self.options.bos else 1
         return [layer[:, first:] for layer in self._encode(batch, self.layers).embeddings]
 
     def _encode(self, batch: Batch, top: int) -> AttentionHistory:
-        """In front of the events stands a null event, all of whose vectors are 0: the 1 in the attention's denominator."""
+        """Encode events up to layer `top`. A null event of zeros comes first; its weight is the 1 in the attention's denominator."""
         bases = [self.fine] if self.bos_base is None else [self.fine, self.bos_base]
         table = torch.cat([*bases, self.fine.new_zeros(1, self.dim)])
         types = F.pad(batch.types, (len(bases) - 1, 0), value=self.types)
@@ -207,21 +207,21 @@ class ANHP(CoarseIntensities):
             if number < top:
                 attended = self._attend_history(layer, tables[-1], times, time, embedding, types, visible)
                 embedding = layer.combine(embedding, attended, self._drop())
-                if not layer.is_plain:  # sublayers have constants of their own, which the null event must not get
+                if not layer.is_plain:  # sublayers add constants, which the null event must not get
                     embedding = with_null(embedding[:, 1:])
                 embeddings.append(embedding)
         past = None if self.hawkes is None else self.hawkes.follow(times, types)
         return AttentionHistory(times, tables, embeddings, past, self.query_inputs(batch))
 
     def _features(self, times: Tensor, since: Tensor) -> Tensor:
-        """`[1; time]` and the features of the time since the last event, float64 [...] each: [..., features]."""
+        """Return `[1; time]` and the features of the time since the last event, [..., features], from float64 [...] each."""
         time = self.time.with_one(times, self.dtype)
         if not self.elapsed.count:
             return time
         return torch.cat([time, self.elapsed.features(times - since, self.dtype)], dim=-1)
 
     def _matrices(self) -> list[LayerMatrices]:
-        """K (divided by the root of its size), V and Q of all layers and runs, cut into what meets time and what meets embeddings."""
+        """Return K (divided by the root of its size), V and Q of all layers and runs, each split into its time and embedding columns."""
         layers = self.layer_list()
         scale = 1.0 / math.sqrt(self.head_size)
         whole = torch.stack([matrix for layer in layers for matrix in (layer.K * scale, layer.V, layer.Q)])
@@ -231,7 +231,7 @@ class ANHP(CoarseIntensities):
         return [LayerMatrices(*parts[3 * number : 3 * number + 3]) for number in range(len(layers))]
 
     def _time_shares(self, time: Tensor, matrices: list[LayerMatrices]) -> list[list[Tensor]]:
-        """The terms of keys and values from the times of events, [keys, values of head 1, of head 2, …] for every layer."""
+        """Return the time terms of keys and values of events: for every layer [keys, values of run 1, keys, values of run 2, …]."""
         wanted = [part.by_time[i] for one in matrices for i in range(len(one.K.by_time)) for part in (one.K, one.V)]
         if not wanted:
             return [[] for _ in matrices]
@@ -248,9 +248,9 @@ class ANHP(CoarseIntensities):
         known: Tensor | None,
         fold: bool,
     ) -> list[KeyTable]:
-        """Keys and values of all events; where the embeddings are just the types' vectors, these (`known`) are multiplied instead.
+        """Return keys and values of all events. `known` are the types' vectors if these are the embeddings; they are projected per type.
 
-        Layer 1 is always folded: there a query's embedding does not change with time and costs nothing more.
+        Keys of layer 1 are always multiplied by Q: there the embedding of a query is constant in time, so this costs nothing more.
         """
 
         def project(share: Tensor, matrix: Tensor) -> Tensor:
@@ -280,21 +280,21 @@ class ANHP(CoarseIntensities):
         return self.head_size == self.dim and not self.options.head_decay
 
     def _by_kernels(self, x: Tensor) -> bool:
-        """Whether kernels attend for heads that forget, or that are smaller than the embeddings: they take tables as they are."""
+        """Whether fused kernels compute heads that decay or are smaller than the embeddings. They need tables with heads side by side."""
         return not self.is_plain and heads_fit_kernels(x, self.head_size)
 
     def run_heads(self) -> list[AttentionHead]:
-        """The first head of every run, which says who looks through it, and at what."""
+        """Return the first head of every run. All heads of a run have the same readers and sources."""
         return list(self.structure.heads[:: self.dim // self.head_size])
 
     def _by_head(self, x: Tensor) -> Tensor:
-        """[B, N, D] -> [B, heads, N, D / heads], or as it is where heads have its size, or where it was done."""
+        """Reshape [B, N, D] to [B, heads, N, D / heads]. Return `x` unchanged if heads have size D or `x` is already split."""
         if self.head_size == self.dim or x.dim() == 4:
             return x
         return x.unflatten(-1, (-1, self.head_size)).transpose(1, 2).contiguous()
 
     def _parts(self, matrix: Tensor) -> tuple[Tensor, Tensor]:
-        """The columns of matrices [..., 1 + T + E + D] for `_features`, and those for the embedding."""
+        """Split matrices [..., 1 + T + E + D] into the columns for `_features` and those for the embedding."""
         by_time = self.time.widen(matrix)
         if self.elapsed.count:
             by_time = torch.cat([by_time, matrix[..., 1 + self.time_dim : self.own]], dim=-1)
@@ -320,7 +320,7 @@ class ANHP(CoarseIntensities):
         return attended
 
     def _attend(self, layer: AttentionLayer, run: int, table: KeyTable, rows: QueryRows) -> Tensor:
-        """One run of heads: [B, Q, D]."""
+        """Return the concatenated outputs of one run of heads: [B, Q, D]."""
         time, embedding, base, visible = rows.time, rows.embedding, rows.base, rows.visible
         folded = table.folded
         if folded is not None:
@@ -353,8 +353,8 @@ class ANHP(CoarseIntensities):
     # Queries
 
     def state(self, history: AttentionHistory, queries: Queries) -> Tensor:
-        """For each query the top layer's embedding of each coarse type, counted from its base vector, densities on the time scales, and
-        what a Hawkes part adds to each intensity: [B, Q, groups·D + scales (+ K)].
+        """Return [B, Q, groups·D + scales (+ K)]: the top layer's embedding of each coarse type minus its base vector, the densities on the
+        time scales, and the term of a Hawkes part in each intensity.
         """
         since = self._since(history, queries)
         time = self._features(queries.times, since)
@@ -377,24 +377,24 @@ class ANHP(CoarseIntensities):
         return top[0] if len(top) == 1 else torch.cat(top, dim=-1)
 
     def _since(self, history: AttentionHistory, queries: Queries) -> Tensor:
-        """When the last event was that each query sees, or 0: float64 [B, Q]."""
+        """Return the time of the last event that each query sees, or 0: float64 [B, Q]."""
         if not (self.elapsed.count or self.scales.count):
             return queries.times
         return history.times.gather(1, self._place(history, queries))
 
     def _place(self, history: AttentionHistory, queries: Queries) -> Tensor:
-        """The position in the history of the last event that each query sees: int64 [B, Q]."""
+        """Return the position in the history of the last event that each query sees: int64 [B, Q]."""
         place = queries.seen() + (1 if self.options.bos else 0)
         return place.expand(len(history.times), -1)
 
     def query_embeddings(
         self, attend: Callable[[int, int, Value | None, Tensor], Value], nothing: Callable[[], Value]
     ) -> list[Value]:
-        """The top layer's embedding of each coarse type (paper, equation 1), counted from its base vector, of tensors or of bounds.
+        """Return the top layer's embedding of each coarse type (paper, equation 1) minus its base vector, as tensors or bounds.
 
-        `attend(layer, run, moved, base)` is what a run of heads finds for queries whose embedding is `base + moved`, where `moved` is None
-        as long as it is 0; `nothing()` are zeros, for a type that no head serves. Without sublayers the base vector never enters a tensor
-        of queries.
+        `attend(layer, run, moved, base)` returns the output of a run of heads for queries with embedding `base + moved`; `moved` is None
+        while it is 0. `nothing()` returns zeros, for a type that no head serves. Without sublayers, no tensor of queries contains the base
+        vector.
         """
         found: list[Value] = []
         for index, base in enumerate(self.bases()):
@@ -423,7 +423,7 @@ class ANHP(CoarseIntensities):
     def fused_losses(self, batch: Batch, inside: Tensor, weights: Tensor, pseudo_rate: float) -> tuple[Tensor, Tensor]:
         return fused_losses(self, batch, inside, weights, pseudo_rate)
 
-    # In and out
+    # Files and public names
 
     def sampler(self, histories: Sequence[EventSequence], seen: Sequence[int]) -> ANHPSampler:
         return ANHPSampler.start(self, histories, seen)

@@ -1,7 +1,7 @@
-"""Sampler of an A-NHP: keys and values of all past events are kept, so that one more event costs one more row in each table.
+"""Sampler of an A-NHP. Keys and values of all past events are kept, so that a new event costs one new row per table.
 
-The network at a query is written once, for `ChebyshevPiece`: with several nodes and a remainder it gives a bound on a window, and
-with one node the intensity.
+The network at a query is written once, for `ChebyshevPiece`: several nodes and a remainder give a bound on a window, one node gives
+the intensity.
 """
 
 from __future__ import annotations
@@ -30,23 +30,23 @@ from foretell.sampling.core.threads import side_by_side
 if TYPE_CHECKING:
     from foretell.models.attention.anhp import ANHP
 
-# Numbers of a layer's attention weights that are worked on together; fewer are not worth another thread.
+# The number of attention weights of a layer in one block of work; smaller blocks are not worth another thread.
 IN_CACHE = 1 << 19
-KNOWN = 0.5  # of a total intensity: a remainder below which the polynomial tells it well enough to judge a bound
-AT_ONCE = 4  # times as many numbers, above which queries of many sequences are not looked at together
-STALE = 24  # events of a sequence after which its tables are centred anew
-# Where pieces are as long as the time before them: 14 per event; the 13 with degree 4, or 17 with 2, take longer.
+KNOWN = 0.5  # a total intensity with a smaller relative remainder is known well enough to judge a bound
+AT_ONCE = 4  # up to this multiple of IN_CACHE, all sequences are computed in one block
+STALE = 24  # after this many new events of a sequence, its tables are centred again
+# Where time pieces are as long as the elapsed time, degree 3 needs 14 per event. Degree 4 needs 13 and degree 2 needs 17; both are slower.
 LOG_DEGREE = 3
 FIRST, NEAR = (
     0.8,
     0.5,
-)  # a first piece, in the logarithm of time, and what it begins with, as a share of the shortest time
+)  # the length of the first time piece in log time, and its initial part as a share of the shortest scale
 NO_DROPOUT = Dropout(0.0, None)
 
 
 class ANHPSampler(CovariateSampler):
     shares_out = True
-    ragged = True  # on a GPU they cost something, but little; and it draws what a CPU does
+    ragged = True  # sequences with different numbers of queries; slightly slower on a GPU, but draws are those of a CPU
 
     def __init__(
         self,
@@ -62,20 +62,20 @@ class ANHPSampler(CovariateSampler):
             model,
             tables,
             rows,
-        )  # tables of every layer and head; rows: int64 [W], so far
-        self.last, self.future = last, future  # float64 [W]: when the last event was
-        self.raised = raised  # of a Hawkes part, right after the last event: float64 [W, J, K]
-        # Events since tables were centred: int64 [W]
+        )  # tables of every layer and run; rows in use: int64 [W]
+        self.last, self.future = last, future  # float64 [W]: the time of the last event
+        self.raised = raised  # the Hawkes term right after the last event: float64 [W, J, K]
+        # The number of events since tables were centred: int64 [W]
         self._stale = torch.full_like(rows, STALE) if stale is None else stale
         time = model.time
-        # Of `[1; time]`: in front is a wave that stands still at 1.
+        # The waves of `[1; time]`; the first has frequency 0 and is the 1.
         self._frequency = 2.0 * math.pi * time.turns_per_unit[: 1 + time.dim]
         self._phase = 2.0 * math.pi * time.quarter_turns[: 1 + time.dim]
 
     @classmethod
     @torch.inference_mode()
     def start(cls, model: ANHP, histories: Sequence[EventSequence], seen: Sequence[int]) -> ANHPSampler:
-        """Sequences that start with the first `seen` events of each history."""
+        """Return a sampler of sequences that start with the first `seen` events of each history."""
         model = in_float64(model)
         batch = past_batch(histories, seen, model)
         encoded = model.encode(batch)
@@ -86,7 +86,7 @@ class ANHPSampler(CovariateSampler):
         row, place = torch.arange(len(batch), device=model.device), batch.lengths + ahead - 1
         raised = None if encoded.excitation is None else encoded.excitation.raised[row, place]
         tables = past_tables(model, encoded, inside, ages)
-        if model.options.head_decay:  # whose tables have no row for the extra 1
+        if model.options.head_decay:  # without the row for the extra 1
             ahead -= 1
         return cls(
             model,
@@ -107,7 +107,7 @@ class ANHPSampler(CovariateSampler):
 
     @property
     def _short(self) -> float:
-        """The variables on which intensities depend."""
+        """The variables that intensities depend on."""
         model = self.model
         if not self._is_timed:
             return model.time.m
@@ -115,7 +115,7 @@ class ANHPSampler(CovariateSampler):
 
     @property
     def _is_timed(self) -> bool:
-        """Intensities depend on the time since the last event."""
+        """Whether intensities depend on the time since the last event."""
         model = self.model
         return bool(model.elapsed.count or model.scales.count or model.options.head_decay or model.hawkes)
 
@@ -142,7 +142,7 @@ class ANHPSampler(CovariateSampler):
 
     @torch.inference_mode()
     def look(self, times: Tensor) -> Tensor:
-        """Intensities; and tables for which it is time are centred for what is typical there. Bounds hold wherever the centre is."""
+        """Return intensities at `times`. Tables that are due are centred for their attention weights there; bounds hold for any centre."""
         stale = (self._stale >= STALE).nonzero().squeeze(1)
         if not len(stale):
             return self.intensities(times)
@@ -153,7 +153,7 @@ class ANHPSampler(CovariateSampler):
 
         rates = self._rates(GridLayout(), times, times * 0.0, 0, tell).v[0]
         for table in (table for layer in self.tables for table in layer):
-            if shares := seen.get(id(table)):  # of all groups of types that look there
+            if shares := seen.get(id(table)):  # one per group of types that uses this table
                 table.centre(stale, torch.stack(shares).mean(0))
         self._stale[stale] = 0
         return rates
@@ -172,12 +172,12 @@ class ANHPSampler(CovariateSampler):
         return self._rates(queries, middle, half, 0).v[0]
 
     def _bounded(self, queries: QueryLayout, middle: Tensor, half: Tensor) -> Tensor:
-        """The upper bound, the middle, and of all types how far they can be off, and their values at the nodes, side by side."""
+        """Return the upper bound, the middle value, and for all types the remainders and the values at the nodes, concatenated."""
         rates = self._rates(queries, middle, half, self._degree)
         total = ChebyshevPiece(rates.v.sum(-1), rates.remainder.sum(-1))
         shape = total.shape()
         upper, here = unless_known(shape.upper(total.remainder)), shape.centre
-        # Where little is known its middle is taken to be low: such a bound is not used unless it wastes next to nothing.
+        # With a large remainder, the middle is taken to be at its lower end, so that the bound is only used if it wastes almost nothing.
         least = (here - total.remainder).nan_to_num(nan=0.0, neginf=0.0).clamp(min=0.0)
         here = torch.where(total.remainder < KNOWN * here, here, least)
         return torch.cat([upper.unsqueeze(-1), here.unsqueeze(-1), rates.remainder, *rates.v.unbind(0)], dim=-1)
@@ -190,9 +190,9 @@ class ANHPSampler(CovariateSampler):
         nodes: int,
         some: Tensor | None,
     ) -> Tensor:
-        """`work` on [W, P] and [W, P], or where `some` says so; elsewhere there may be nothing but 0.
+        """Return `work(queries, one, other)` for [W, P] inputs, computed where `some` is True; other places may be 0.
 
-        On a CPU a block that fits a cache is done at a time, and blocks side by side on its threads.
+        On a CPU, work is split into blocks that fit a cache, which run on several threads.
         """
         rows = self.tables[0][0].folded[0, :, :, 0].numel()
         few = some is None and self.count > 1 and one.numel() * nodes * rows <= AT_ONCE * IN_CACHE
@@ -207,7 +207,7 @@ class ANHPSampler(CovariateSampler):
 
         def done(block: tuple[int, int]) -> Tensor:
             inside = slice(*block)
-            with torch.inference_mode():  # which a thread does not inherit
+            with torch.inference_mode():  # threads do not inherit this mode
                 return work(RunLayout(sequence[inside]), one[None, inside], other[None, inside])
 
         found = torch.cat(side_by_side(done, list(pairwise(ends)), one.device), dim=1)[0]
@@ -246,7 +246,7 @@ class ANHPSampler(CovariateSampler):
             folded = torch.einsum("whd,hdi->whi", keys, layer.Q)
             rows.append((folded, torch.einsum("hdi,wi->whd", layer.V, whole)))
         wait = (times - self.last)[some, None]
-        # Only now: an event does not see itself.
+        # After the row was computed: an event does not see itself.
         for layer, by_run, (folded, values) in zip(model.layer_list(), self.tables, rows, strict=True):
             for run, (table, head) in enumerate(zip(by_run, model.run_heads(), strict=True)):
                 seen = torch.ones_like(which, dtype=torch.bool) if head.source is None else which == head.source
@@ -266,7 +266,7 @@ class ANHPSampler(CovariateSampler):
     # The network at a query
 
     def _windows(self, queries: QueryLayout, middle: Tensor, half: Tensor, degree: int) -> TimeWindows | None:
-        """The time since the last event, if anything depends on it."""
+        """Return the windows of the time since the last event; None if nothing depends on it."""
         if not self._is_timed:
             return None
         since = queries.each(self.last[:, None]).squeeze(-1).expand_as(middle)
@@ -276,7 +276,7 @@ class ANHPSampler(CovariateSampler):
 
     @property
     def _in_log(self) -> bool:
-        """Pieces are polynomials of the logarithm of the time since the last event."""
+        """Whether pieces are polynomials of the logarithm of the time since the last event."""
         model = self.model
         turning = model.time_dim or any(model.elapsed.periods) or model.calendar is not None
         return bool(model.elapsed.count or model.scales.count) and not turning
@@ -286,7 +286,7 @@ class ANHPSampler(CovariateSampler):
         return LOG_DEGREE if self._in_log else DEGREE
 
     def _features(self, windows: TimeWindows | None, middle: Tensor, half: Tensor, degree: int) -> ChebyshevPiece:
-        """`[1; time]` and the features of the time since the last event."""
+        """Return `[1; time]` and the features of the time since the last event."""
         scales = self.model.elapsed
         found = waves(middle, half, self._frequency, self._phase, degree)
         if windows is None or not scales.count:
@@ -300,7 +300,7 @@ class ANHPSampler(CovariateSampler):
     def _rates(
         self, queries: QueryLayout, middle: Tensor, half: Tensor, degree: int, tell: Tell | None = None
     ) -> ChebyshevPiece:
-        """Intensities of all types: [., ., K]. At single moments `tell` hears of the shares in all attention there is."""
+        """Return the intensities of all types: [., ., K]. At single moments, `tell` is called with all attention weights."""
         windows = self._windows(queries, middle, half, degree)
         features = self._features(windows, middle, half, degree)
 
@@ -342,7 +342,7 @@ class ANHPSampler(CovariateSampler):
         x: ChebyshevPiece | Tensor,
         windows: TimeWindows | None,
     ) -> ChebyshevPiece:
-        """The concatenated outputs of a run of heads: [., ., D]."""
+        """Return the concatenated outputs of a run of heads: [., ., D]."""
         model = self.model
         rates = model.layer_list()[layer].decay(run, model.dim // model.head_size, model.time_scale)
         forgetting = None if rates is None or windows is None else ForgettingHeads(rates, windows)

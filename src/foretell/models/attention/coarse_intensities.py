@@ -1,11 +1,11 @@
-"""From embeddings of coarse types to intensities (paper, equation 5), with a mixture over time scales where one is asked for.
+"""Intensities from embeddings of coarse types (paper, equation 5), optionally with a mixture over time scales.
 
 `λ_e(t) = τ_e softplus(w_e·[1; emb]/τ_e)·r(t)`, where `emb` is the embedding of the type's coarse type. Without a mixture `r = 1`. With it
 
     r(t) = 1 + Σ_j softplus(v_j·[1; emb])·exp(−u/s_j)/s_j,
 
-where `u` is the time since the last event, in units of the mean gap, and the scales `s_j` go from the shortest gaps to the longest: an
-intensity that is 10⁹ times its usual size for a millisecond needs no large weights.
+where `u` is the time since the last event, in units of the mean gap, and the scales `s_j` go from the shortest gaps to the longest. So
+an intensity that is 10⁹ times its usual size for a millisecond needs no large weights.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from foretell.sampling.bounds.values import Value, affine, components, side_by_s
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-NOTHING = 1e-30  # an intensity that adds nothing to any other, and has a logarithm
-QUIET = -3.0  # what the amplitudes of the mixture start from: softplus(-3) is 0.05
+NOTHING = 1e-30  # an intensity too small to change a sum, whose logarithm is finite
+QUIET = -3.0  # the initial constant of the mixture's amplitudes: softplus(-3) is 0.05
 
 
 class CoarseIntensities(IntensityModel[AnhpOptions]):
-    """What turns a state into intensities: embeddings [..., groups·D], densities on time scales [..., scales], a Hawkes part [..., K]."""
+    """Computes intensities from a state: embeddings [..., groups·D], densities on time scales [..., scales], a Hawkes part [..., K]."""
 
     structure: Structure
     dim: int
@@ -51,7 +51,7 @@ class CoarseIntensities(IntensityModel[AnhpOptions]):
         self.w_constant = nn.Parameter(torch.empty(self.types))
         self.log_tau = nn.Parameter(torch.zeros(self.types))
         self.scales = TimeScales(scales)
-        self.mixture = nn.Parameter(torch.zeros(scales, self.dim)) if scales else None  # the v_j, and their constants
+        self.mixture = nn.Parameter(torch.zeros(scales, self.dim)) if scales else None  # the vectors v_j
         self.mixture_constant = nn.Parameter(torch.full((scales,), QUIET)) if scales else None
         self.hawkes = HawkesPart(self.types, decays, self.dim) if decays else None
         order = [member for group in self.structure.groups for member in group.members]
@@ -63,18 +63,18 @@ class CoarseIntensities(IntensityModel[AnhpOptions]):
         self.register_buffer("group_of_type", torch.from_numpy(of_type), persistent=False)
 
     def bases(self) -> Tensor:
-        """The base vector of every group: [groups, D]."""
+        """Return the base vector of every group: [groups, D]."""
         if self.structure.groups[0].base is not None:
-            return self.fine  # each type embeds itself
+            return self.fine  # each type is its own group
         return self.coarse_base
 
     def _split(self, state: Tensor) -> tuple[Tensor, Tensor]:
-        """Embeddings, and densities on the time scales."""
+        """Split a state into embeddings and densities on the time scales."""
         size = len(self.structure.groups) * self.dim
         return state[..., :size], state[..., size : size + self.scales.count]
 
     def _excited(self, state: Tensor) -> Tensor:
-        """The Hawkes term of each intensity: [..., K]."""
+        """Return the Hawkes term of each intensity: [..., K]."""
         assert self.hawkes is not None
         embeddings, densities = self._split(state)
         before = embeddings.shape[-1] + densities.shape[-1]
@@ -83,7 +83,7 @@ class CoarseIntensities(IntensityModel[AnhpOptions]):
     # Scores
 
     def _scores(self, state: Tensor) -> Tensor:
-        """`w_e·[1; emb]/τ_e` for all types, from embeddings: [..., K]."""
+        """Return `w_e·[1; emb]/τ_e` for all types, [..., K], from embeddings."""
         groups, tau = self.structure.groups, self.log_tau.exp()
         w, constant = self.w / tau[:, None], self._constants() / tau
         if len(groups) == 1:
@@ -100,13 +100,13 @@ class CoarseIntensities(IntensityModel[AnhpOptions]):
         return components(side_by_side(parts), self.back_to_types)
 
     def _constants(self) -> Tensor:
-        """The constant part of every type's score: its bias and the term of its group's base vector."""
+        """Return the constant part of every type's score: its bias plus the term of its group's base vector."""
         return self.w_constant + (self.w * lookup(self.bases(), self.group_of_type)).sum(-1)
 
     # The mixture over time scales
 
     def mixed(self, embeddings: Sequence[Value], densities: Value) -> list[Value]:
-        """`r − 1` of each group: [..., 1]."""
+        """Return `r − 1` of each group: [..., 1] each."""
         assert self.mixture is not None and self.mixture_constant is not None
         found = []
         for one, base in zip(embeddings, self.bases(), strict=True):
@@ -115,7 +115,7 @@ class CoarseIntensities(IntensityModel[AnhpOptions]):
         return found
 
     def _factors(self, embeddings: Tensor, densities: Tensor) -> Tensor:
-        """`r − 1` of every group: [..., groups]."""
+        """Return `r − 1` of every group: [..., groups]."""
         return torch.cat(self.mixed(embeddings.split(self.dim, dim=-1), densities), dim=-1)
 
     # Intensities
@@ -123,7 +123,7 @@ class CoarseIntensities(IntensityModel[AnhpOptions]):
     def intensities_of_groups(
         self, embeddings: Sequence[Value], densities: Callable[[], Value], raised: Callable[[], Value]
     ) -> Value:
-        """Intensities of all types from embeddings of the groups, of tensors or of bounds: [..., K]."""
+        """Return intensities of all types, [..., K], from embeddings of the groups, as tensors or bounds."""
         found = self._own_intensities(embeddings, densities)
         if self.hawkes is None:
             return found
@@ -190,7 +190,7 @@ class CoarseIntensities(IntensityModel[AnhpOptions]):
         return (found if more is None else found + more).squeeze(-1)
 
     def at_ends_and_inside(self, state: Tensor, types: Tensor, pseudo: bool) -> GapIntensities:
-        """All from one product with `w`: the scores of a gap's end are looked up, those inside it summed."""
+        """Return the likelihood's terms from one product with `w`: scores at a gap's end are selected by type, inside they are summed."""
         if self.hawkes is not None or (self.mixture is not None and len(self.structure.groups) > 1):
             return super().at_ends_and_inside(state, types, pseudo)
         embeddings, densities = self._split(state)

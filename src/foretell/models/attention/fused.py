@@ -1,7 +1,7 @@
-"""When the fused kernels can compute an A-NHP's training loss, and what they are handed.
+"""Whether fused kernels can compute an A-NHP's training loss, and the inputs of these kernels.
 
-All tables of a layer come from one product: `rows @ matrix` with `rows = [1; time; embedding]`. A key times a query's matrix Q is
-linear in the row of the event, so the matrix of a layer is `KᵀQ/sqrt(D)` beside `Vᵀ`, and the base vector of the queries joins a level.
+All tables of a layer are one product: `rows @ matrix` with `rows = [1; time; embedding]`. A key times a query's matrix Q is linear in
+the row of the event, so the matrix of a layer is `KᵀQ/sqrt(D)` beside `Vᵀ`. The base vector of the queries is added to a constant column.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from foretell.nn.fused.loss import LARGEST, MOST_TYPES, SMALLEST, LossLayout, Lo
 if TYPE_CHECKING:
     from foretell.models.attention.anhp import ANHP
 
-MOST_PLAIN, MOST_DEFAULT = 1 << 21, 1 << 18  # queries at a time
+MOST_PLAIN, MOST_DEFAULT = 1 << 21, 1 << 18  # queries per call
 
 
 def is_fused(model: ANHP) -> bool:
-    """One query embedding, heads that see all, float32, no dropout, a GPU with Triton, and layers of one of the two kinds below; all else
-    takes the general way.
+    """Return whether the fused kernels can be used: one query embedding, heads that see all types, float32, no dropout, a GPU with Triton,
+    and plain or default layers.
     """
     return (
         kernels_run_on(model.device)
@@ -52,7 +52,7 @@ def _is_usual(model: ANHP) -> bool:
 
 
 def _has_plain_layers(model: ANHP) -> bool:
-    """Those of the paper's equations."""
+    """Whether layers have the paper's equations only."""
     return (
         model.is_plain
         and not (model.elapsed.count or model.scales.count)
@@ -62,7 +62,7 @@ def _has_plain_layers(model: ANHP) -> bool:
 
 
 def fused_queries(model: ANHP) -> int:
-    """The number of queries at a time: kernels keep four vectors per query with plain layers, and about forty with the default
+    """Return the number of queries per call: kernels keep four vectors per query with plain layers, and about forty with the default
     layers."""
     return MOST_PLAIN if _has_plain_layers(model) else MOST_DEFAULT
 
@@ -70,7 +70,7 @@ def fused_queries(model: ANHP) -> int:
 def fused_losses(
     model: ANHP, batch: Batch, inside: Tensor, weights: Tensor, pseudo_rate: float
 ) -> tuple[Tensor, Tensor]:
-    """The objective and the negative log-likelihood, with the integral at the times `inside` the gaps [B, (N + 1)·P]."""
+    """Return the objective and the negative log-likelihood; the integral uses the times `inside` the gaps [B, (N + 1)·P]."""
     if not _has_plain_layers(model):
         return default_losses(model, batch, inside, weights, pseudo_rate)
     layout = LossLayout(len(model.structure.heads), model.dim, model.time_dim)
@@ -94,7 +94,7 @@ def fused_losses(
 
 
 def matrices(model: ANHP, layout: LossLayout, base: Tensor) -> Tensor:
-    """The matrices of all layers: [L, 4 + T + D, heads·width]."""
+    """Return the matrices of all layers: [L, 4 + T + D, heads·width]."""
     layers = model.layer_list()
     K, V, Q = (torch.cat([getattr(layer, name) for layer in layers]) for name in "KVQ")  # [L·heads, D, 1 + T + D] each
     fixed, level = _arrangement(layout.time_dim, layout.time_width, layout.dim, base.dtype, base.device)
@@ -106,13 +106,13 @@ def matrices(model: ANHP, layout: LossLayout, base: Tensor) -> Tensor:
     return both.unflatten(0, (len(layers), layout.heads)).transpose(1, 2).flatten(2)
 
 
-@cache  # for good: a captured graph reads them for as long as it is replayed
+@cache  # never freed: captured graphs read these tensors
 def _arrangement(
     features: int, width: int, dim: int, dtype: torch.dtype, device: torch.device
 ) -> tuple[Tensor, Tensor]:
-    """From the columns of Q, [1; time; embedding], to those of a table, [time … 0; embedding; two levels; 0 …].
+    """Return matrices that map Q's columns, [1; time; embedding], to those of a table, [time … 0; embedding; two levels; 0 …].
 
-    Both levels start from the column of 1; the second is the queries', and gets the base vector's share where the row vector says.
+    Both levels start from the column of 1. The second level is that of the queries and gets the term of the base vector.
     """
     columns = width + dim + 8
     fixed = torch.zeros(1 + features + dim, columns)

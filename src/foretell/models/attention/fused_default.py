@@ -1,4 +1,4 @@
-"""When the fused kernels can compute the training loss of an A-NHP with the default layers, and what they are handed."""
+"""Whether fused kernels can compute the training loss of an A-NHP with the default layers, and the inputs of these kernels."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from foretell.nn.fused.loss import LARGEST, SMALLEST, power_of_two
 if TYPE_CHECKING:
     from foretell.models.attention.anhp import ANHP
 
-WIDEST = 2 * LARGEST  # hidden layer of a sublayer
-MOST_SCALES = 32  # of time, on which attention or the mixture sees it
+WIDEST = 2 * LARGEST  # the largest hidden layer of a sublayer
+MOST_SCALES = 32  # the largest number of time scales, for attention or mixture
 
 
 def has_default_layers(model: ANHP) -> bool:
-    """Heads side by side, no waves of absolute time, LayerNorm and a sublayer with GELU in each layer; the rest may be there or not."""
+    """Return whether all heads are one run, without `bos` and waves of absolute time, and layers have LayerNorm and a GELU sublayer."""
     hidden = model.options.feed_forward or 0
     return (
         model.runs == 1
@@ -37,7 +37,7 @@ def has_default_layers(model: ANHP) -> bool:
 def default_losses(
     model: ANHP, batch: Batch, inside: Tensor, weights: Tensor, pseudo_rate: float
 ) -> tuple[Tensor, Tensor]:
-    """The objective and the negative log-likelihood, as `fused_losses` gives them."""
+    """Return the objective and the negative log-likelihood; see `fused_losses`."""
     layers = model.layer_list()
     norms = layers[0].norms
     first_norm = norms[0] if norms is not None else None
@@ -76,7 +76,7 @@ def default_losses(
 
 
 def _of_sublayers(layer: AttentionLayer) -> list[Tensor]:
-    """In the order in which they are used."""
+    """Return the parameters of the sublayers in the order in which the kernels use them."""
     assert layer.norms is not None and layer.expand is not None and layer.contract is not None
     order = layer.norms[0], layer.expand, layer.contract, layer.norms[1]
     return [getattr(module, name) for module in order for name in ("weight", "bias")]

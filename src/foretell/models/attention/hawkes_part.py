@@ -1,4 +1,4 @@
-"""A Hawkes process inside an A-NHP: what past events add to each intensity, as a fit by maximum likelihood says, times a learned gain.
+"""A Hawkes process inside an A-NHP: a fitted term of past events in each intensity, times a learned gain.
 
 `h_e(t) = Σ_j Σ_s α_{e,f(s),j} exp(−β_j(t−s))` over the events of type `f(s)` at times `s`; `α` and `β` are fitted before training and stay
 as they are. The network adds `(1 + tanh(½ g_e·[1; emb]))·h_e(t)` to its own intensity, a gain from 0 to 2 that starts at 1, so
@@ -23,16 +23,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Excitation:
-    """After each event: what it and all earlier ones add to every intensity just then, and when that was."""
+    """The Hawkes term of every intensity right after each event, from that event and all earlier ones; and the times of the events."""
 
     raised: Tensor  # [B, N, J, K]
     times: Tensor  # float64 [B, N]
 
 
 class HawkesPart(nn.Module):
-    """`α` and `β` as buffers, and the gain."""
+    """The fixed `α` and `β` as buffers, and the learned gain."""
 
-    alpha: Tensor  # [K, K, J]: what raises each type
+    alpha: Tensor  # [K, K, J]: from the second type to the first
     log_beta: Tensor  # [J]
 
     def __init__(self, types: int, decays: int, dim: int) -> None:
@@ -53,12 +53,12 @@ class HawkesPart(nn.Module):
             raise ValueError("alpha has numbers below 0")
 
     def rates(self) -> Tensor:
-        """`β`: float64 [J]."""
+        """Return `β`: float64 [J]."""
         return self.log_beta.double().exp()
 
     @torch.no_grad()
     def follow(self, times: Tensor, types: Tensor) -> Excitation:
-        """Along events at times float64 [B, N]; types from K on excite nothing."""
+        """Return the excitation after each event, at times float64 [B, N]. Types from K on (padding, `bos`) excite nothing."""
         count, decays = len(self.alpha), self.decays
         table = torch.cat([self.alpha.permute(1, 2, 0).flatten(1), self.alpha.new_zeros(1, decays * count)])
         added = lookup(table, types.clamp(max=count))  # [B, N, J·K]
@@ -68,13 +68,13 @@ class HawkesPart(nn.Module):
 
     @torch.no_grad()
     def at(self, past: Excitation, times: Tensor, place: Tensor) -> Tensor:
-        """`h` at times float64 [B, Q] that see the events up to `place` [B, Q]: [B, Q, K]."""
+        """Return `h`, [B, Q, K], at times float64 [B, Q] that see the events up to `place` [B, Q]."""
         rows = torch.arange(len(times), device=times.device)[:, None]
         elapsed = (times - past.times[rows, place]).clamp(min=0.0)
         left = torch.exp(-elapsed.unsqueeze(-1) * self.rates()).to(past.raised.dtype)  # [B, Q, J]
         return (left.unsqueeze(-2) @ past.raised[rows, place]).squeeze(-2)
 
     def gains(self, embedding: Value, base: Tensor) -> Value:
-        """`1 + tanh(½ g_e·[1; emb])` of every type, from an embedding that is counted from its base vector: [..., K]."""
+        """Return `1 + tanh(½ g_e·[1; emb])` of every type, [..., K], from an embedding minus its base vector."""
         half = affine(embedding, 0.5 * self.gain, 0.5 * (self.gain_constant + self.gain @ base))
         return tanh(half) + torch.ones_like(self.gain_constant)

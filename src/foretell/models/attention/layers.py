@@ -1,4 +1,4 @@
-"""The pieces of an A-NHP: the matrices of a layer with its optional sublayers, and what an encoded history offers to queries."""
+"""The parts of an A-NHP: the matrices of a layer with its optional sublayers, and the tables of an encoded history for queries."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from foretell.sampling.bounds.values import Value, affine, gelu, layer_norm, rel
 
 
 class Sublayers(nn.Module):
-    """What may follow the residual connection of a layer (paper, appendix A, "simplification")."""
+    """The optional sublayers after the residual connection of a layer (paper, appendix A, "simplification")."""
 
     def __init__(self, dim: int, layer_norm: bool, feed_forward: int, activation: Activation = "relu") -> None:
         super().__init__()
@@ -28,7 +28,7 @@ class Sublayers(nn.Module):
 
     @property
     def is_plain(self) -> bool:
-        """No sublayers: only equation 1."""
+        """Whether there are no sublayers, so that a layer is equation 1 alone."""
         return self.norms is None and self.expand is None
 
     def start(self, generator: torch.Generator) -> None:
@@ -52,25 +52,25 @@ class Sublayers(nn.Module):
 
 
 class AttentionLayer(Sublayers):
-    """`V, K, Q` of every head of one layer, how fast their logits fall with age where they do, and the optional sublayers."""
+    """`V, K, Q` of every head of one layer, optional rates at which logits decay with age, and the optional sublayers."""
 
     def __init__(self, heads: int, size: int, width: int, options: AnhpOptions, dim: int) -> None:
         super().__init__(dim, options.layer_norm, options.feed_forward or 0, options.activation)
         self.V = nn.Parameter(torch.empty(heads, size, width))
         self.K = nn.Parameter(torch.empty(heads, size, width))
         self.Q = nn.Parameter(torch.empty(heads, size, width))
-        self.log_decay = nn.Parameter(torch.zeros(heads)) if options.head_decay else None  # per unit of `time_scale`
+        self.log_decay = nn.Parameter(torch.zeros(heads)) if options.head_decay else None  # per `time_scale`
 
     def decay(self, run: int, heads: int, unit: float) -> Tensor | None:
-        """How fast the logits of a run's heads fall, in the data's unit of time: [heads]."""
+        """Return the decay rates of the logits of a run's heads, in the data's unit of time, [heads]; None: no decay."""
         return None if self.log_decay is None else self.log_decay[run * heads : (run + 1) * heads].exp() / unit
 
     def combine(self, embedding: Value, attended: Value, drop: Dropout) -> Value:
-        """The residual connection around `tanh` of the summed heads, then what was asked for beyond equation 1."""
+        """Return the layer's output: the residual connection around `tanh` of the summed heads, then the sublayers, if any."""
         return self.after(embedding + drop(tanh(attended)), drop)
 
     def step(self, base: Tensor, moved: Value | None, attended: Value, drop: Dropout) -> Value:
-        """`combine` of an embedding that is counted from its base vector, as is what it returns; `moved` is None while it is 0."""
+        """Compute `combine` for an embedding minus its base vector; the result is minus the base vector too. `moved` None means 0."""
         change = drop(tanh(attended))
         if self.is_plain:
             return change if moved is None else moved + change
@@ -78,14 +78,14 @@ class AttentionLayer(Sublayers):
 
 
 def _unfilled(inputs: int, outputs: int) -> nn.Linear:
-    """Without numbers yet: nn.Linear would draw them from the process's random state, which is not ours to move."""
+    """Return a linear map without initial values: nn.Linear would draw them from the global random state, which must not change."""
     linear = nn.utils.skip_init(nn.Linear, inputs, outputs)
     assert isinstance(linear, nn.Linear)
     return linear
 
 
 class Dropout:
-    """Dropout whose noise comes from a generator that is handed in, so that a run can be repeated and resumed."""
+    """Dropout with random numbers from its own generator, so that a run can be repeated and resumed."""
 
     def __init__(self, share: float, generator: torch.Generator | None) -> None:
         self.share, self.generator = share, generator
@@ -100,7 +100,7 @@ class Dropout:
 
 @dataclass(frozen=True)
 class QueryRows:
-    """What looks at a table: its embedding is `base + embedding`, of which either may be nothing."""
+    """Queries of a table. Their embedding is `base + embedding`, of which either may be None."""
 
     time: Tensor  # [B, Q, features]
     embedding: Tensor | None  # [B, Q, D]
@@ -124,35 +124,33 @@ class LayerMatrices:
 
 @dataclass(frozen=True)
 class FoldedKeys:
-    """Keys times Q, in the two parts that meet [1; time] and the embedding of a query."""
+    """Keys times Q, split into the part for [1; time] and the part for the embedding of a query."""
 
     by_time: Tensor  # [B, N + 1, width of [1; time]]
     by_embedding: Tensor  # [B, N + 1, D]
 
     def based_on(self, base: Tensor) -> Tensor:
-        """`by_time` for queries whose embedding is counted from `base`: its share is a constant, and joins the 1."""
+        """Return `by_time` for queries whose embedding lacks `base`: the term of `base` is constant and is added to the column of 1."""
         level = (self.by_embedding @ base).unsqueeze(-1)
         return self.by_time + F.pad(level, (0, self.by_time.shape[-1] - 1))
 
 
 @dataclass(frozen=True)
 class KeyTable:
-    """What a run of heads of one layer offers to queries: keys (divided by the root of their size) and values, the null row first."""
+    """Keys (divided by the root of their size) and values of a run of heads in one layer; the null row comes first."""
 
     keys: Tensor  # [B, N + 1, D], or [B, heads, N + 1, D / heads]
     values: Tensor
     folded: FoldedKeys | None
-    hidden: Tensor | None  # bool [B, N + 1]: True where this head must not look
+    hidden: Tensor | None  # bool [B, N + 1]: True for events that this head does not see
 
 
 @dataclass(frozen=True)
 class AttentionHistory:
-    """The encoded events: `tables[layer][run]`, their times, and the layers' embeddings of the events themselves."""
+    """The encoded events: `tables[layer][run]`, the times, and the embeddings of the events at each computed layer."""
 
-    times: Tensor  # float64 [B, N + 1], behind the null event, and a `bos` where there is one
+    times: Tensor  # float64 [B, N + 1]: the null event, `bos` if there is one, then the events
     tables: list[list[KeyTable]]
-    embeddings: list[
-        Tensor
-    ]  # layers 0 … as far as they were computed; the null event first, then a `bos` where there is one
-    excitation: Excitation | None = None  # where there is a Hawkes part
+    embeddings: list[Tensor]  # layers 0 to the last computed one; the null event first, then `bos` if there is one
+    excitation: Excitation | None = None  # None: no Hawkes part
     query: QueryCovariates = NO_INPUTS

@@ -1,7 +1,7 @@
-"""Attention of queries to tables of the past, at moments or on pieces of time.
+"""Attention of queries to tables of the past, at single moments or on time pieces.
 
-A head's outcome is `Σ α v / (1 + Σ α)`, its weights `α = e^logit`. Weights are divided by their sum at the nodes, so that they sum
-to 1 there and the mean needs no division of series; only their error between the nodes has to be bounded.
+The output of a head is `Σ α v / (1 + Σ α)` with weights `α = e^logit`. At the nodes, weights are divided by their sum, so that they sum
+to 1 there and the mean needs no division of series. Only the error of that sum between the nodes has to be bounded.
 
 If a head decays, all its logits fall by `γu` with the time `u` since the last event. This does not change the weights of events
 relative to each other. So the output is their mean times `Y/(1 + Y)`, with `Y = e^(level − γu)` and `level` the logarithm of the
@@ -22,7 +22,7 @@ from foretell.sampling.bounds.chebyshev import ROUNDED, ChebyshevPiece, exp_off,
 from foretell.sampling.bounds.curves import inverse
 from foretell.sampling.bounds.time_windows import TimeWindows
 
-Tell = Callable[[PastTable, Tensor], None]  # of shares at single moments: [., ., H, rows]
+Tell = Callable[[PastTable, Tensor], None]  # called with attention weights at single moments: [., ., H, rows]
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ def attend(
     forgetting: ForgettingHeads | None,
     tell: Tell | None = None,
 ) -> ChebyshevPiece:
-    """The concatenated outputs of the heads of a run: [., ., D]; `x`, the embedding, may be one vector for all queries."""
+    """Return the concatenated outputs of a run of heads: [., ., D]. `x`, the embedding, may be one vector for all queries."""
     folded, ahead, degree = table.folded, table.features, features.degree
     heads, rows = folded.shape[1], folded.shape[2]
     if isinstance(x, ChebyshevPiece):
@@ -74,7 +74,7 @@ def attend(
 
 
 def _bounded(queries: QueryLayout, table: PastTable, means: Tensor, of: Tensor) -> ChebyshevPiece:
-    """Means at the nodes with what they are off by, from what weighted values, their length and weights are off by: [., ., H, size + 2]."""
+    """Return means at the nodes with remainders. `of`, [., ., H, size + 2], has the remainders of weighted values, length and weights."""
     of_values, of_length, of_whole = of[..., :-2], of[..., -2:-1], of[..., -1:]
     centre, low, high = (
         queries.each(one.flatten(1)).unflatten(-1, (means.shape[-2], -1))
@@ -86,12 +86,12 @@ def _bounded(queries: QueryLayout, table: PastTable, means: Tensor, of: Tensor) 
     left = (1.0 - of_whole).clamp(min=0.0)
     remainder = (of_values + away.abs_().amax(0) * most * of_whole) / left + rounded
     length = (of_length + length * of_whole) / left + torch.linalg.vector_norm(rounded, dim=-1, keepdim=True)
-    # Whatever the weights are, the outcome lies among 0 and the values.
+    # Whatever the weights are, the output lies between the smallest and the largest of 0 and the values.
     return tighter(ChebyshevPiece(means, remainder, length), low - rounded, high + rounded)
 
 
 def _kept(means: ChebyshevPiece | Tensor, level: ChebyshevPiece, forgetting: ForgettingHeads | None) -> ChebyshevPiece:
-    """`Y/(1 + Y)` times the means of every head, of pieces or of values at one moment [1, ., ., H, size]."""
+    """Return `Y/(1 + Y)` times the means of every head, for pieces or for values at one moment [1, ., ., H, size]."""
     found = ChebyshevPiece(means, means[0] * 0.0) if isinstance(means, Tensor) else means
     if forgetting is None:
         return found
@@ -99,9 +99,9 @@ def _kept(means: ChebyshevPiece | Tensor, level: ChebyshevPiece, forgetting: For
 
 
 def remembered(level: ChebyshevPiece, forgetting: ForgettingHeads) -> ChebyshevPiece:
-    """`Y/(1 + Y)`, `Y = e^(level − γu)`: [., ., H].
+    """Return `Y/(1 + Y)`, [., ., H], with `Y = e^(level − γu)`.
 
-    With `Y` below 1 it is `1 − 1/(1 + Y)`, and otherwise `1/(1 + Z)`, `Z = 1/Y`: what is followed is always the smaller of the two.
+    If `Y` is below 1, compute `1 − 1/(1 + Y)`, otherwise `1/(1 + Z)` with `Z = 1/Y`. So the exponential is always the smaller one.
     """
     rates, windows = forgetting.rates, forgetting.windows
     start, end = (one.unsqueeze(-1) for one in windows.range())
@@ -109,7 +109,7 @@ def remembered(level: ChebyshevPiece, forgetting: ForgettingHeads) -> ChebyshevP
         return point(torch.sigmoid(level.v[0] - rates * start))
     falls = level.v.mean(0) <= rates * (start + end) / 2.0
     side = torch.where(falls, 1.0, -1.0)
-    since = torch.where(falls, start, end)  # from where what is followed falls, forwards or backwards
+    since = torch.where(falls, start, end)  # the end of the window where that exponential is largest
     power = (level.v - rates * since) * side
     remainder = level.remainder + ROUNDED * (rates * since + level.v.abs().amax(0))
     first = ChebyshevPiece(power.exp(), exp_off(ChebyshevPiece(power, remainder).shape(), remainder))

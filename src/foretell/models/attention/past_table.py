@@ -1,4 +1,4 @@
-"""What a sampler of an A-NHP keeps of the past: for each layer and run of heads, keys (times Q) and values of all events."""
+"""The past as a sampler of an A-NHP stores it: keys (times Q) and values of all events, for each layer and run of heads."""
 
 from __future__ import annotations
 
@@ -13,34 +13,34 @@ from foretell.models.attention.layers import AttentionHistory
 if TYPE_CHECKING:
     from foretell.models.attention.anhp import ANHP
 
-NOWHERE = -1e4  # the logit of what is not visible: that of the extra 1 is 0
-ROOM = 16  # rows that are added when a table is full
+NOWHERE = -1e4  # the logit of an event that is not visible; the extra 1 has logit 0
+ROOM = 16  # rows added to a full table
 
 
 @dataclass
 class PastTable:
-    """What the H heads of a run of one layer offer to queries: first a row of zeros for the extra 1, unless heads forget, then events.
+    """Keys and values for the H heads of a run of one layer: a row of zeros for the extra 1, unless heads decay, then the events.
 
-    A row that they may not look at, such as those beyond a sequence's events, is zeros, too, with a logit that makes its weight nothing.
-    The same vector taken from all rows of `folded` changes no share of attention, and one taken from all values just moves their mean: what
-    remainders do is small if both are told from about their mean, the centre. Where heads forget, what they do so by is the same for all
-    events, and is no part of the table.
+    A row that is not visible, such as one beyond a sequence's events, is zeros with a logit that makes its weight 0. Subtracting one vector
+    from all rows of `folded` changes no attention weight, and subtracting one from all values only shifts their mean. So both are taken
+    relative to about their mean, the centre, which keeps remainders small. The decay of heads is equal for all events and is not in the
+    table.
     """
 
     folded: Tensor  # float64 [W, H, rows, F + D]: keys times Q, for the F features of a query and its embedding
     values: Tensor  # float64 [W, H, rows, size of a head]
-    low: Tensor  # float64 [W, H, size]: the least and the largest values
+    low: Tensor  # float64 [W, H, size]: the smallest and, below, the largest values
     high: Tensor
     folded_centre: Tensor  # float64 [W, H, F + D]
     values_centre: Tensor  # float64 [W, H, size]
-    # What differences from the centre are multiplied by: absolute values for the features (in front, for rounding, plus those of all of a
-    # row) and a length for the embedding, [W, H, rows, F + 1]; absolute values, their length and 1 for values, [W, H, rows, size + 2].
+    # Factors for remainders, from differences to the centre. For keys: absolute values of the features (the first plus the row's absolute
+    # sum, for rounding) and a length for the embedding, [W, H, rows, F + 1]. Values: absolute values, length, 1: [W, H, rows, size + 2].
     folded_off: Tensor
     values_off: Tensor
 
     @classmethod
     def of(cls, folded: Tensor, values: Tensor, visible: Tensor, features: int) -> PastTable:
-        """`visible`: bool [W, rows]; the first columns of `folded` meet features. Nothing is centred yet."""
+        """Build a table from `visible`, bool [W, rows], and keys whose first columns belong to features. Nothing is centred yet."""
         folded, values = _seen(folded, values, visible.unsqueeze(1))
         centres = torch.zeros_like(folded[:, :, 0]), torch.zeros_like(values[:, :, 0])
         return cls(
@@ -57,7 +57,7 @@ class PastTable:
         return self.folded_off.shape[-1] - 1
 
     def centre(self, sequences: Tensor, shares: Tensor) -> None:
-        """Set the centres of some sequences for queries with about these attention weights: [w] and [w, H, 1, rows]."""
+        """Set the centres of some sequences, [w], for queries with about these attention weights, [w, H, 1, rows]."""
         folded, values = self.folded[sequences], self.values[sequences]
         by_key, by_value = shares @ folded, shares @ values
         self.folded_centre[sequences], self.values_centre[sequences] = by_key.squeeze(2), by_value.squeeze(2)
@@ -68,7 +68,7 @@ class PastTable:
         return PastTable(*(getattr(self, one.name)[rows] for one in fields(self)))
 
     def write(self, sequences: Tensor, row: Tensor, folded: Tensor, values: Tensor, visible: Tensor) -> None:
-        """One more row for some sequences: [w, H, …]."""
+        """Write one more row for some sequences: [w, H, …]."""
         folded, values = _seen(folded, values, visible.unsqueeze(1))
         self.folded[sequences, :, row], self.values[sequences, :, row] = folded, values
         self.low[sequences] = torch.minimum(self.low[sequences], values)
@@ -77,13 +77,13 @@ class PastTable:
         self.values_off[sequences, :, row] = _values_from(values, self.values_centre[sequences])
 
     def grow_older(self, sequences: Tensor, change: Tensor) -> None:
-        """Logits of all events of some sequences change, [w, H]: ages are counted from a later event."""
+        """Add `change` [w, H] to the logits of all events of some sequences, whose ages are now counted from a later event."""
         self.folded[sequences, :, :, 0] += change.unsqueeze(-1)
         self.folded_centre[sequences, :, 0] += change
         self.folded_off[sequences, :, :, 0] += change.abs().unsqueeze(-1)
 
     def widen(self) -> None:
-        """Room for more events."""
+        """Make room for more events."""
         for name in ("folded", "values", "folded_off", "values_off"):
             setattr(self, name, nn.functional.pad(getattr(self, name), (0, 0, 0, ROOM)))
         self.folded[:, :, -ROOM:, 0] = NOWHERE
@@ -93,7 +93,7 @@ class PastTable:
 
 
 def _range(values: Tensor) -> tuple[Tensor, Tensor]:
-    """The least and the largest values, or 0: [W, H, size] each."""
+    """Return the smallest and largest of 0 and the values: [W, H, size] each."""
     values = nn.functional.pad(values, (0, 0, 1, 0))
     return values.amin(2), values.amax(2)
 
@@ -120,7 +120,7 @@ def _values_from(values: Tensor, centre: Tensor) -> Tensor:
 
 
 def past_tables(model: ANHP, encoded: AttentionHistory, inside: Tensor, ages: Tensor) -> list[list[PastTable]]:
-    """A table for every layer and run; `inside` tells rows of events from padding, and `ages` how old they are: [W, rows] each."""
+    """Return a table for every layer and run. `inside` is True for events, False for padding; `ages` of the events: [W, rows] each."""
     heads = model.dim // model.head_size
     tables = []
     for layer, by_run in zip(model.layer_list(), encoded.tables, strict=True):
@@ -135,7 +135,7 @@ def past_tables(model: ANHP, encoded: AttentionHistory, inside: Tensor, ages: Te
             else:
                 folded[..., 0] -= rates[:, None] * ages.unsqueeze(1)
                 folded, values, visible = folded[:, :, 1:], values[:, :, 1:], visible[:, 1:]
-            if not visible.shape[1]:  # no history has an event: room for the first, which nobody sees yet
+            if not visible.shape[1]:  # no history has an event: room for the first one, not visible yet
                 folded, values = (nn.functional.pad(part, (0, 0, 0, 1)) for part in (folded, values))
                 visible = nn.functional.pad(visible, (0, 1))
             made.append(PastTable.of(folded, values, visible, model.own))

@@ -1,8 +1,8 @@
-"""The memory layout of queries of several sequences, and their products with the tables of their sequences.
+"""The memory layout of queries of several sequences, and their products with the tables of these sequences.
 
-On a GPU they are a grid [W, P], and all sequences are multiplied at once. On a CPU they lie one after the other, [1, N], by sequence and
-without gaps, and sequences are multiplied one after the other: what is a sequence's own stays in the cache, and sequences need not have as
-many queries as each other.
+On a GPU queries are a grid [W, P], and all sequences are multiplied at once. On a CPU they are [1, N], sorted by sequence and without
+gaps, and sequences are multiplied one after the other. Then the tables of a sequence stay in the cache, and sequences may have different
+numbers of queries.
 """
 
 from __future__ import annotations
@@ -16,28 +16,28 @@ from torch import Tensor
 
 class QueryLayout(Protocol):
     def times(self, rows: Tensor, matrix: Tensor, plus: Tensor | None = None) -> Tensor:
-        """`plus + rows @ matrix` for rows of queries [nodes, ., ., in], with `plus` [W, out] and a matrix [W, in, out] per sequence."""
+        """Return `plus + rows @ matrix` for rows of queries [nodes, ., ., in]; per sequence, `plus` is [W, out], `matrix` [W, in, out]."""
         ...
 
     def meet(self, tables: Tensor, vector: Tensor) -> Tensor:
-        """`tables @ vector` [W, …, D] and [D], for sequences with queries; 0 for the others: [W, …]."""
+        """Return `tables @ vector`, [W, …], from [W, …, D] and [D]; 0 for sequences without queries."""
         ...
 
     def weigh(self, weights: Tensor, values: Tensor) -> Tensor:
-        """`weights @ values` head by head: [nodes, ., ., H, R] and [W, H, R, out] to [nodes, ., ., H, out]."""
+        """Return `weights @ values` per head, [nodes, ., ., H, out], from [nodes, ., ., H, R] and [W, H, R, out]."""
         ...
 
     def each(self, one: Tensor) -> Tensor:
-        """What a sequence has, for its queries: [W, R] to something that broadcasts to [., ., R]."""
+        """Return values of sequences, [W, R], for each of their queries, as a tensor that broadcasts to [., ., R]."""
         ...
 
 
 @dataclass(frozen=True)
 class GridLayout:
-    """[W, P]."""
+    """Queries as a grid: [W, P]."""
 
     def times(self, rows: Tensor, matrix: Tensor, plus: Tensor | None = None) -> Tensor:
-        # Nodes are put side by side, so that no matrix is repeated for them.
+        # Nodes are put side by side, so that no matrix is repeated for each node.
         found = rows.movedim(0, 1).flatten(1, 2) @ matrix
         if plus is not None:
             found += plus.unsqueeze(1)
@@ -55,15 +55,15 @@ class GridLayout:
 
 
 class RunLayout:
-    """[1, N]."""
+    """Queries sorted by sequence: [1, N]."""
 
     def __init__(self, sequence: Tensor) -> None:
-        """From the sequence of every query, in order: int64 [N]."""
+        """Build the layout from the sequence of every query, sorted: int64 [N]."""
         sequences, counts = sequence.unique_consecutive(return_counts=True)
         self._sequences, self._counts, self._sequence = sequences.tolist(), counts.tolist(), sequence
 
     def select(self, queries: Tensor) -> RunLayout:
-        """Some of the queries, in order: int64 [n]."""
+        """Return the layout of some of the queries, in order: int64 [n]."""
         return RunLayout(self._sequence[queries])
 
     def times(self, rows: Tensor, matrix: Tensor, plus: Tensor | None = None) -> Tensor:

@@ -1,6 +1,6 @@
-"""Where an A-NHP starts from: small random numbers, events that raise their own type, attention that is a memory which fades.
+"""The initial parameters of an A-NHP: small random numbers, events that excite their own type, and attention that decays with time.
 
-This is not part of the model's equations, and all of it is learned further. It is a better start, especially with few data.
+This is not part of the model's equations, and training changes all of it. It helps especially with few data.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def start(model: ANHP, seed: int) -> None:
-    """Fill every parameter of a fresh model."""
+    """Initialise every parameter of a new model."""
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for layer in model.layer_list():
@@ -29,20 +29,20 @@ def start(model: ANHP, seed: int) -> None:
         for base in (model.fine, model.coarse_base, model.bos_base):
             if base is not None:
                 base.normal_(generator=generator)
-        # An event starts by raising its own type: layer 1 passes embeddings on as they are, and `w` looks for them.
+        # An event starts by exciting its own type: layer 1 passes embeddings on unchanged, and `w` responds to them.
         first = model.layer_list()[0].V.view(model.runs, model.dim, model.own + model.dim)
         first[..., model.own :] += torch.eye(model.dim) / (model.heads if model.head_size == model.dim else 1)
     start_intensities(model, generator)
 
 
 def start_intensities(model: ANHP, generator: torch.Generator) -> None:
-    """Fill `w`, its constants and `τ`, for the fine vectors that there are.
+    """Initialise `w`, its constants and `τ` for the present fine vectors.
 
-    Types that are rare in training keep what they start with; that they come again is the better guess.
+    Types that are rare in training stay near their initial parameters. That they repeat is a better guess than that they do not.
     """
     with torch.no_grad():
         noise = torch.empty(model.w.shape).normal_(generator=generator).mul_(0.1 / math.sqrt(model.dim))
-        echo = 0.0 if model.options.hawkes else model.options.echo  # the Hawkes part knows what comes again
+        echo = 0.0 if model.options.hawkes else model.options.echo  # the Hawkes part already has this excitation
         model.w.copy_(noise).add_(model.fine * (echo / model.dim))
         model.w_constant.zero_()
         model.log_tau.zero_()
@@ -63,14 +63,14 @@ def start_decay(model: ANHP, data: EventData) -> None:
 
 
 def fade(model: ANHP, gap: float) -> None:
-    """Let attention start as a memory that fades like the power `fading` of the elapsed time, with weight 1 at the mean gap.
+    """Initialise attention to decay like the power `fading` of the elapsed time, with weight 1 at the mean gap.
 
     Equal diagonal Q and K on the time features give the logit `s²·Σ cos(ω_d(t−s))/sqrt(D)`: the sinusoids are spread evenly in
     log wavelength, so it falls by a constant for every factor of elapsed time. The longest wave's cosine is almost 1
-    throughout and, with opposite signs, sets the level. Values start without absolute time.
+    throughout and, with opposite signs, sets the level. Values start independent of absolute time.
     """
     waves = min(model.time_dim, model.dim) // 2 - 1
-    if waves < 1 or model.time.m >= 5.0 * model.time.M:  # too few waves, or none of them shorter than the longest
+    if waves < 1 or model.time.m >= 5.0 * model.time.M:  # too few waves, or all have the same length
         return
     chosen = torch.linspace(0, model.time_dim // 2 - 2, waves).round().long()
     span = math.log(5.0 * model.time.M / model.time.m)

@@ -1,8 +1,8 @@
-"""The options of A-NHP, and its visibility: coarse types and edges in, groups of query embeddings and attention heads out.
+"""The options of A-NHP, and who sees whom: from coarse types and edges to groups of query embeddings and attention heads.
 
 A *group* is one query embedding, shared by its member types (paper, appendix A, "coarse event embeddings"). A *head* is one set of
-`Q, K, V`: all events see all earlier ones through each of `heads` heads, or, with edges `e <- f` (paper, section 4), each edge has its
-own, through which `e` sees past `f` events alone. A coarse type that stands for other types has edges of its own, `ē <- f`.
+`Q, K, V`. By default all events see all earlier ones through each of `heads` heads. With edges `e <- f` (paper, section 4), each edge
+has its own head, through which `e` sees past `f` events alone. A coarse type that stands for other types has its own edges, `ē <- f`.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from foretell.options import option
 
 Coarse = str | Mapping[str, str]
 Activation = Literal["relu", "gelu"]
-MOST_HEADS, TIME_SCALES, PERIODS = 4, 12, 6  # by default
-# Attention as the paper has it: nothing but absolute time is known of time.
+MOST_HEADS, TIME_SCALES, PERIODS = 4, 12, 6  # defaults
+# The paper's attention, which knows no time but absolute time.
 PAPER_LAYERS = {"head_size": "full", "head_decay": False, "elapsed": 0, "periods": 0, "intensity_scales": 0}
 WAVES = {"time_dim": "dim"}
 NO_SUBLAYERS = {"layer_norm": False, "feed_forward": 0, "activation": "relu"}
@@ -30,7 +30,7 @@ Edge = tuple[str, str]
 
 @dataclass(frozen=True)
 class AnhpOptions(HeadOptions):
-    # 4, or fewer where dim has no four equal parts
+    # 4 heads, or fewer if dim is not a multiple of 4
     heads: int | None = option(None, flag="Attention heads.")  # pyright: ignore[reportIncompatibleVariableOverride]
     head_size: Literal["split", "full"] = option(
         "split", doc="split: `dim / heads` components each, side by side. full: `dim` each, summed."
@@ -83,7 +83,7 @@ class AnhpOptions(HeadOptions):
             "fading": 0.0,
             "echo": 0.0,
         },
-        "plain": {**PAPER_LAYERS, **NO_SUBLAYERS, **WAVES, "heads": 1},  # the paper's equations, from a better start
+        "plain": {**PAPER_LAYERS, **NO_SUBLAYERS, **WAVES, "heads": 1},  # the paper's equations, but not its start
     }
 
     def mistakes(self) -> list[str]:
@@ -120,7 +120,7 @@ class AnhpOptions(HeadOptions):
         return found
 
     def resolved(self) -> AnhpOptions:
-        """With what depends on other options: a table of coarse types, and edges as pairs."""
+        """Return options in which everything that depends on others is filled in: `edges` as pairs, `heads`, `time_dim` and others."""
         edges: Any = None
         if self.edges is not None:
             edges = tuple(parse_edge(edge) if isinstance(edge, str) else tuple(edge) for edge in self.edges)
@@ -144,7 +144,7 @@ class AnhpOptions(HeadOptions):
 class CoarseGroup:
     name: str
     members: tuple[int, ...]
-    base: int | None  # the type whose own vector this group starts from; None: a vector of its own
+    base: int | None  # the type whose vector is the base vector of this group; None: it has its own
 
 
 @dataclass(frozen=True)
@@ -152,9 +152,9 @@ class AttentionHead:
     name: str
     reader: (
         int | None
-    )  # the type that looks through this head when it is in the history; None: every type, or none (see group)
-    group: int | None  # the group that looks through it as a query; None: every group, or none (see reader)
-    source: int | None  # the type it sees; None: every type
+    )  # the event type that attends with this head in the history; None: every type, or none (see group)
+    group: int | None  # the group that attends with it in a query; None: every group, or none (see reader)
+    source: int | None  # the event type that this head sees; None: every type
 
     @property
     def serves_all(self) -> bool:
@@ -174,7 +174,7 @@ class Structure:
 
 
 def parse_edge(text: str) -> Edge:
-    """`e <- f` as two names."""
+    """Split `e <- f` into two names."""
     left, arrow, right = text.partition("<-")
     if not arrow or not left.strip() or not right.strip():
         raise ForetellError(f"edge {text!r}: expected `e <- f`, the type that sees and the type that is seen")

@@ -1,7 +1,7 @@
 """A-NHP's equations 1-4 with any visibility, including the future (paper, end of section 2).
 
-In: rows, each with a time, a vector to start from and a type, and a bool matrix that says which row sees which. Out: their embeddings
-at layers 0 … L. The parameters are those of the generative model; if only the past is visible, so are the embeddings.
+The input are rows, each with a time, an initial vector and a type, and a bool matrix that says which row sees which. The output are their
+embeddings at layers 0 … L. Parameters are those of the generative model; if only the past is visible, the embeddings are too.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ UNTYPED, BOS = -1, -2
 
 @dataclass(frozen=True)
 class EventRows:
-    """Rows of events. A row without a type (a masked event, or a query about the whole sequence) attends with every head."""
+    """Rows of events. A row without a type (a masked event, or one that summarises a sequence) attends with every head."""
 
     times: Tensor  # float64 [B, N]
-    types: Tensor  # int64 [B, N]: of the vocabulary, or UNTYPED
+    types: Tensor  # int64 [B, N]: indices into the vocabulary, or UNTYPED
     base: Tensor  # [B, N, D]: the embeddings of layer 0
     visible: Tensor  # bool [B, N, N]: True where the row sees the column
 
 
 def events_of(batch: Batch) -> Tensor:
-    """bool [B, N]: True where there is an event, and not padding."""
+    """Return bool [B, N]: True for events, False for padding."""
     return torch.arange(batch.times.shape[1], device=batch.times.device) < batch.lengths[:, None]
 
 
 def sight(batch: Batch, which: Sight) -> Tensor:
-    """bool [B, N, N]: each event sees those before it, or all others."""
+    """Return visibility, bool [B, N, N]: each event sees those before it, or all others."""
     if which not in get_args(Sight):
         raise ForetellError(f"history = {which!r}: expected one of {', '.join(get_args(Sight))}")
     width = batch.times.shape[1]
@@ -53,7 +53,7 @@ def sight(batch: Batch, which: Sight) -> Tensor:
 
 
 def checked_sight(batch: Batch, visible: Tensor | np.ndarray) -> Tensor:
-    """A visibility that a caller made, without what is padding."""
+    """Return a caller's visibility matrix with padding removed, after checks."""
     found = torch.as_tensor(visible, device=batch.times.device)
     rows, width = batch.times.shape
     if found.dtype != torch.bool or tuple(found.shape) != (rows, width, width):
@@ -69,7 +69,7 @@ def event_rows(model: ANHP, batch: Batch, visible: Tensor) -> EventRows:
 
 
 def with_question(rows: EventRows, times: Tensor, base: Tensor, valid: Tensor) -> EventRows:
-    """One more row, last: at `times` [B], from the vector `base` [D]; it sees what is `valid` [B, N], and nothing sees it."""
+    """Append a row at `times` [B] with the vector `base` [D]. It sees the `valid` events, [B, N]; no row sees it."""
     count = len(rows.times)
     return EventRows(
         torch.cat([rows.times, times[:, None]], dim=1),
@@ -80,7 +80,7 @@ def with_question(rows: EventRows, times: Tensor, base: Tensor, valid: Tensor) -
 
 
 def embed_rows(model: ANHP, rows: EventRows) -> list[Tensor]:
-    """The embeddings of the rows at layers 0 … L: [B, N, D] each."""
+    """Return the embeddings of the rows at layers 0 … L: [B, N, D] each."""
     if model.bos_base is not None:
         rows = _after_bos(rows, model.bos_base)
     drop = Dropout(model.dropout if model.training else 0.0, model.noise)
@@ -109,13 +109,13 @@ def embed_rows(model: ANHP, rows: EventRows) -> list[Tensor]:
 
 
 def _last_seen(rows: EventRows) -> Tensor:
-    """When the last of the rows before it was that each row sees, or 0: float64 [B, N]."""
+    """Return the latest time among the earlier rows that each row sees, or 0: float64 [B, N]."""
     before = rows.visible & torch.ones_like(rows.visible[:1]).tril(-1)
     return torch.where(before, rows.times[:, None, :], 0.0).amax(-1) if rows.times.shape[1] else rows.times
 
 
 def _through(head: AttentionHead, types: Tensor) -> Tensor:
-    """bool [B, N or 1, N or 1]: which rows look through a head, and at which."""
+    """Return bool [B, N or 1, N or 1]: True where the row attends to the column with this head."""
     found = torch.ones(1, 1, 1, dtype=torch.bool, device=types.device)
     if head.reader is not None:
         found = found & ((types == head.reader) | (types == UNTYPED))[:, :, None]
@@ -125,7 +125,7 @@ def _through(head: AttentionHead, types: Tensor) -> Tensor:
 
 
 def _after_bos(rows: EventRows, base: Tensor) -> EventRows:
-    """With an event at time 0 in front, which all see and which sees nothing."""
+    """Return the rows behind an event at time 0 that all rows see and that sees none."""
     visible = F.pad(F.pad(rows.visible, (1, 0), value=True), (0, 0, 1, 0), value=False)
     return EventRows(
         F.pad(rows.times, (1, 0)),

@@ -1,6 +1,6 @@
 """A-NDTT, the attentive neural Datalog through time (paper, section 5): facts attend to the events that added them.
 
-All queries about a batch are one plan, which the network applies; an encoded history is just its batch.
+All queries about a batch are one plan, to which the network is applied. An encoded history is just its batch.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from foretell.nn.time import TimeEmbedding
 from foretell.options import option
 from foretell.plan.plan import Plan
 
-TIME_SCALES = 12  # by default
+TIME_SCALES = 12  # the default
 PLAIN = {"layer_norm": False, "feed_forward": 0, "intensity_scales": 0}
 
 
@@ -40,7 +40,7 @@ class AndttOptions(RuleOptions, LayerOptions):
 
     presets: ClassVar[dict[str, dict[str, Any]]] = {
         "paper": {**PLAIN, "shortest_wave": "min", "calendar": False},
-        "plain": PLAIN,  # the paper's equations, from a better start
+        "plain": PLAIN,  # the paper's equations, but not its start
     }
 
     def mistakes(self) -> list[str]:
@@ -52,9 +52,9 @@ class AndttOptions(RuleOptions, LayerOptions):
 class ANDTT(RuleModel[AndttOptions]):
     """A-NDTT, attentive neural Datalog through time: a program of rules is the network.
 
-    Every fact that holds has an embedding, made of its proofs (`:-` rules) and of attention to the events that added it (`<-` rules). An
-    event that the rules make possible has the intensity `λ(t) = softplus(w · [1; embedding])`, here multiplied by a mixture over time
-    scales; what is not possible has none.
+    Every fact that holds has an embedding, computed from its proofs (`:-` rules) and attention to the events that added it (`<-` rules).
+    A possible event has the intensity `λ(t) = softplus(w · [1; embedding])`, here multiplied by a mixture over time scales. Impossible
+    events have no intensity.
 
     Yang, Mei & Eisner, "Transformer Embeddings of Irregularly Spaced Events and Their Participants", ICLR 2022.
 
@@ -99,7 +99,7 @@ class ANDTT(RuleModel[AndttOptions]):
         super().prepare(data)
 
     def encode(self, batch: Batch) -> Batch:
-        """The history is looked up by its events; nothing of it is a tensor before it is asked about."""
+        """Return the batch itself. Embeddings are only computed when there are queries."""
         return batch
 
     def batch_of(self, history: Batch) -> Batch:
@@ -112,7 +112,7 @@ class ANDTT(RuleModel[AndttOptions]):
         return {}, self.time_dim
 
     def added_time(self, moments: Tensor | None) -> Tensor | None:
-        """The calendar's term of the time embedding at moments [n]: [n, T]; None: there is no calendar."""
+        """Return the calendar's term in the time embedding at moments [n]: [n, T]; None: there is no calendar."""
         return None if self.clock is None or moments is None else self.clock.added_time(moments)
 
     def sampler(self, histories: Sequence[EventSequence], seen: Sequence[int]) -> ANDTTSampler:

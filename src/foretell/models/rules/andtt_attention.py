@@ -1,7 +1,7 @@
-"""The attention of an A-NDTT just before one time: each `r` that added a fact, layer by layer, with the weights of its additions.
+"""The attention weights of an A-NDTT just before one time: those of the additions of each `r`, layer by layer.
 
-In: a history and a time. Out: the database at that time and, for every needed fact that was added, its attention heads
-(docs/explanation/andtt.md): an addition's weight is `α / (1 + Σ α)`, and the extra `1` keeps `1 / (1 + Σ α)`.
+From a history and a time, `look` computes the database at that time and the attention heads of every needed fact that was added
+(docs/explanation/andtt.md). An addition has the weight `α / (1 + Σ α)`, and the extra `1` has the weight `1 / (1 + Σ α)`.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from foretell.plan.slots import SequenceSlots
 @dataclass(frozen=True, eq=False)
 class AtLayer:
     layer: int  # from 1 on; 0: there are no layers of attention
-    weights: np.ndarray  # float64, one for each addition of the head
-    kept: float  # what the extra 1 keeps; with the weights it sums to 1
-    value: Tensor  # float64 [dim]: the weighted sum of the additions' values, or what they give together
+    weights: np.ndarray  # float64, one per addition of the head
+    kept: float  # the weight of the extra 1; all weights sum to 1
+    value: Tensor  # float64 [dim]: the weighted sum of values, or in models without attention the joint contribution
 
 
 @dataclass(frozen=True, eq=False)
 class Head:
-    """One fact and one `r` that added it: additions that are in force, in order of time."""
+    """One fact and one `r` that added it, with the additions that are in force, in order of time."""
 
     fact: int
     group: int
@@ -45,14 +45,14 @@ class Head:
 
 @dataclass(frozen=True, eq=False)
 class Look:
-    """One time, and all that is known just before it."""
+    """One time, and everything that the model knows just before it."""
 
     time: float
-    seen: int  # events with a smaller time
+    seen: int  # the number of events with a smaller time
     timeline: Timeline  # of these events
     heads: dict[int, tuple[Head, ...]]  # by fact
-    rest: dict[int, Tensor] = field(default_factory=dict)  # by fact: what the past gives to it besides, float64 [dim]
-    waves: Tensor | None = None  # float64 [features]: of the calendar then, where the model follows it
+    rest: dict[int, Tensor] = field(default_factory=dict)  # by fact: further terms from the past, float64 [dim]
+    waves: Tensor | None = None  # float64 [features]: the calendar's waves at that time; None: no calendar
 
     @property
     def state(self) -> int:
@@ -82,19 +82,19 @@ def look_back(model: ANDTT, history: EventSequence, at: float) -> Look:
 
 
 def seen_before(history: EventSequence, at: float) -> EventSequence:
-    """The events with a smaller time, and silence from the last of them on."""
+    """Return the events with a smaller time, observed until `at`."""
     return history.first(int(np.searchsorted(history.times, at, side="left")), at)
 
 
 def without_heads(model: RuleModel, history: EventSequence, at: float) -> Look:
-    """The database at a time, for a model whose facts do not attend."""
+    """Return the database at a time, for a model without attention."""
     past = seen_before(history, at)
     _, timeline = model.histories.timeline(model.vocabulary, past)
     return Look(at, len(past), _own(timeline, past), {}, waves=waves_at(model, past, at))
 
 
 def waves_at(model: RuleModel, history: EventSequence, at: float) -> Tensor | None:
-    """Waves of the calendar at a time of a history, float64 [features]; None: the model does not follow it."""
+    """Return the calendar's waves at a time of a history, float64 [features]; None: the model has no calendar."""
     if model.clock is None:
         return None
     phases = model.clock.phases
@@ -103,16 +103,16 @@ def waves_at(model: RuleModel, history: EventSequence, at: float) -> Tensor | No
 
 
 def _own(timeline: Timeline, past: EventSequence) -> Timeline:
-    """Remembered timelines may be those of another sequence with the same events, and names may have been met since.
+    """Return a cached timeline adapted to this history: it may come from another sequence with equal events.
 
-    Times are this history's own, as they are where something expires, and a new grounding looks names up anew.
+    Its times and sequence become those of this history, unless it has expiries. The grounding is copied, as names may have been added.
     """
     times = timeline.times if timeline.is_expiry.any() else past.times
     return replace(timeline, grounding=replace(timeline.grounding), times=times, sequence=past.id)
 
 
 def _heads(attended: Sequence[AttentionRecord], slots: SequenceSlots, query: int) -> dict[int, tuple[Head, ...]]:
-    """By fact. A slot's fact is the head of all that it attends to."""
+    """Return the heads by fact. The fact of a slot is the one whose additions the slot attends to."""
     layers: dict[tuple[int, int], list[AtLayer]] = {}
     additions: dict[tuple[int, int], np.ndarray] = {}
     for record in attended:

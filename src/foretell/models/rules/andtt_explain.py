@@ -1,10 +1,10 @@
-"""One possible event of an A-NDTT, NDTT or S2-NDTT taken apart: what each rule contributes to its embedding, and to those in its proofs.
+"""The contribution of each rule to the embedding of one possible event of a model made of rules, and to those in its proofs.
 
-What a model knows just before a time (`Look`) and a possible event in. Out, for the event and every embedded fact below it:
-the vectors that are summed inside the `tanh` of docs/explanation/andtt.md, one for each `r` (a pool of proofs, a head of attention, or what
-its additions have left in a cell or state), by their norms, and how much the event's log-intensity owes to each: its change when that
-vector is left out on all layers, while weights of attention, gates, and what states have taken in, stay as they are. Factors of the time
-since the last event and the calendar are part of the intensity, and so of these changes.
+The input is a `Look` just before a time, and a possible event. For the event and every embedded fact below it, the result has the
+vectors that are summed inside the `tanh` of docs/explanation/andtt.md. There is one per `r`: a pool of proofs, a head of attention, or the
+remaining part of its additions in a cell or state. Each has its norm and its effect, the change of the event's log-intensity if the
+vector is left out on all layers while attention weights, gates and inputs to states stay fixed. The intensity, and so the effect,
+includes the factors of the time since the last event and of the calendar.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from foretell.models.rules.rule_model import RuleModel
 from foretell.nn.intensity import log_softplus
 from foretell.nn.pool import pool
 
-MOST_LEFT_OUT = 256  # contributions whose effect is computed, the strongest first
+MOST_LEFT_OUT = 256  # the number of contributions whose effect is computed, the strongest first
 LEFT_OUT_AT_A_TIME = 64
 
 
 @dataclass(frozen=True)
 class ProofPart:
-    """One proof in a pool: the norm of its own vector, and of what each condition gives to it; summed over layers."""
+    """One proof in a pool: the norms of its vector and of each condition's part of it, summed over layers."""
 
     instance: int
     norm: float
     constant: float
-    conditions: tuple[float, ...]  # of the instantiation's body; 0 for a condition without an embedding
+    conditions: tuple[float, ...]  # for the body of the instance; 0 for a condition without an embedding
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,9 +44,9 @@ class Contribution:
 
     fact: int
     group: int
-    norms: tuple[float, ...]  # of layers 0 … L
-    proofs: tuple[ProofPart, ...]  # of a pool
-    head: Head | None  # of attention
+    norms: tuple[float, ...]  # for layers 0 … L
+    proofs: tuple[ProofPart, ...]  # the proofs of a pool
+    head: Head | None  # the head of attention
     effect: float | None = None  # on the log-intensity of the event
 
     @property
@@ -58,11 +58,9 @@ class Contribution:
 class Anatomy:
     event: int
     log_intensity: float
-    facts: dict[int, tuple[Contribution, ...]]  # the event's first; of each, the strongest first
+    facts: dict[int, tuple[Contribution, ...]]  # the event first; of each fact, the strongest contribution first
     dims: dict[int, int]
-    calendar: float | None = (
-        None  # its effect on the log-intensity, as weights turn with the clock; None: there is none
-    )
+    calendar: float | None = None  # the calendar's effect on the log-intensity through its weights; None: no calendar
 
 
 @torch.no_grad()
@@ -72,18 +70,18 @@ def take_apart(model: RuleModel, look: Look, event: int) -> Anatomy:
 
 @dataclass(frozen=True, eq=False)
 class _Pooled:
-    """Proofs of one fact by one `r`."""
+    """The proofs of one fact by one `r`."""
 
     fact: int
     group: int
     instances: tuple[int, ...]
     matrix: Tensor  # float64 [head, 1 + Σ body]
     beta: Tensor | None
-    embedded: tuple[int, ...]  # places in the body
-    columns: tuple[tuple[int, ...], ...]  # for each embedded place: the facts there, one a proof
+    embedded: tuple[int, ...]  # positions in the body
+    columns: tuple[tuple[int, ...], ...]  # for each embedded position: the fact there in each proof
 
     def entries(self, now: Mapping[int, Tensor], rows: int) -> Tensor:
-        """`W [1; emb; …]` of every proof: [rows, proofs, head]."""
+        """Return `W [1; emb; …]` of every proof: [rows, proofs, head]."""
         one = torch.ones(rows, len(self.instances), 1, dtype=torch.float64)
         bodies = [torch.stack([now[fact] for fact in column], dim=1) for column in self.columns]
         return torch.cat([one, *bodies], dim=-1) @ self.matrix.T
@@ -116,11 +114,11 @@ class _Knife:
             fact: {one for part in parts if isinstance(part, _Pooled) for column in part.columns for one in column}
             for fact, parts in self.parts.items()
         }
-        self.order = list(TopologicalSorter(below).static_order())  # plans refuse cycles, so there is none
+        self.order = list(TopologicalSorter(below).static_order())  # plans refuse cycles
         self.places = [(fact, number) for fact, parts in self.parts.items() for number in range(len(parts))]
 
     def _gather(self) -> None:
-        """The event, and every embedded fact that its proofs need."""
+        """Collect the event and every embedded fact that its proofs need."""
         waiting = [self.event]
         while waiting:
             fact = waiting.pop()
@@ -168,7 +166,7 @@ class _Knife:
         return Anatomy(self.event, log, strongest, self.dims, calendar)
 
     def _embeddings(self, gate: Tensor) -> list[dict[int, Tensor]]:
-        """[rows, dim] of every fact on every layer, with contributions multiplied by `gate` [rows, contributions]."""
+        """Return the embeddings [rows, dim] of all facts per layer, with contributions multiplied by `gate` [rows, contributions]."""
         rows = len(gate)
         columns = {place: column for place, column in zip(self.places, gate.T, strict=True)}
         layers: list[dict[int, Tensor]] = []
@@ -185,7 +183,7 @@ class _Knife:
         return layers
 
     def _log_intensity(self, embedding: Tensor, turned: bool = True) -> Tensor:
-        """Weights are those at this time of the week, or, if not `turned`, those that the calendar adds nothing to."""
+        """Return the event's log-intensity with weights at this time of the week, or without the calendar's term if not `turned`."""
         functor = self.grounding.functors[self.grounding.keys[self.event][0]]
         w, tau = (self.arrays[f"intensity.{functor}.{name}"].double().cpu() for name in ("w", "tau"))
         if turned and self.look.waves is not None:
@@ -241,7 +239,7 @@ class _Knife:
 
 
 def _value(part: _Pooled | Head, now: Mapping[int, Tensor], rows: int, layer: int) -> Tensor:
-    """What is summed inside the tanh: [rows, dim]. Attention begins at layer 1."""
+    """Return the vector that is summed inside the tanh: [rows, dim]. Attention is 0 below layer 1."""
     if isinstance(part, _Pooled):
         return part.value(now, rows)
     first = part.layers[0]

@@ -1,8 +1,8 @@
-"""Keys and values of sampled sequences of an A-NDTT: one of each for every addition, at every layer, shared by all copies of a
+"""Keys and values for sampled sequences of an A-NDTT: one row per addition and layer, shared by all copies of a
 sequence.
 
-A row is written when its event happens and never changes. A sequence knows, for every fact, the rows of each `r` that are in force. Rows of
-histories come from the model's own network, all events at once; those of sampled events are added one by one.
+A row is written when its event happens and never changes. For every fact, a sequence knows the rows in force of each `r`. Rows of
+histories are computed by the model's own network, for all events at once; rows of sampled events are added one by one.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from foretell.plan.slots import SequenceSlots, slots_of_history
 if TYPE_CHECKING:
     from foretell.models.rules.andtt import ANDTT
 
-EVENTS_AT_A_TIME = 50_000  # of histories that are read together
-EXTRA = 1  # the row of the extra 1 in the denominator: its logit and its value are 0
+EVENTS_AT_A_TIME = 50_000  # in histories that are read together
+EXTRA = 1  # the row of the extra 1 in the denominator: logit and value are 0
 
 Rows = np.ndarray
 Past = dict[int, dict[int, Rows]]  # by fact and `r`: rows of additions in force, in order
 
 
 class ANDTTParameters(RuleParameters):
-    """Also the matrices of additions, with keys and queries folded into one, and filled up to one size."""
+    """Parameters of rules, and the matrices of additions with keys and queries multiplied together, padded to one size."""
 
     def __init__(self, model: ANDTT) -> None:
         super().__init__(model)
@@ -47,7 +47,7 @@ class ANDTTParameters(RuleParameters):
         self._added: dict[int, int] = {}
 
     def addition(self, group: int) -> int:
-        """The row of a group in the banks of additions. It makes a folded key `[1; time; embedding]` and a value of `[1; time(s); …]`."""
+        """Return the row of a group in the banks of additions, which yield a folded key `[1; time; embedding]` and a value."""
         found = self._added.get(group)
         if found is None:
             family, number, _, _ = self.book.of_group(self.grounding, group)
@@ -78,7 +78,7 @@ class ANDTTParameters(RuleParameters):
 
 @dataclass(frozen=True, eq=False)
 class KeyMemory:
-    """By layer: folded keys `[1; time; embedding]` and values. Row 0 fills up and is never counted, row 1 is the extra 1."""
+    """Per layer, folded keys `[1; time; embedding]` and values. Row 0 is padding and never counted, row 1 is the extra 1."""
 
     keys: tuple[RowBank, ...]
     values: tuple[RowBank, ...]
@@ -107,12 +107,12 @@ class RememberedHistory:
 
     timeline: Timeline
     times: np.ndarray
-    numbers: Tensor | None  # float64 [events, columns], where the program has features
-    start: float  # the moment of time 0; 0 where the model does not follow the calendar
+    numbers: Tensor | None  # float64 [events, columns], if the program has features
+    start: float  # the moment at time 0; 0 if the model has no calendar
 
 
 class _WithAdditions(SlotHistory):
-    """Asks, at the end, for all facts with additions in force, whether or not anything needs them then."""
+    """Slots that include, at the end, all facts with additions in force, whether they are needed then or not."""
 
     def __init__(self, grounded: GroundingArrays, timeline: Timeline) -> None:
         super().__init__(grounded, timeline)
@@ -126,7 +126,7 @@ class _WithAdditions(SlotHistory):
 def recall(
     model: ANDTT, parameters: ANDTTParameters, memory: KeyMemory, histories: Sequence[RememberedHistory]
 ) -> list[Past]:
-    """The pasts of whole histories; their rows are added to the memory."""
+    """Return the pasts of whole histories; their rows are added to the memory."""
     pasts: list[Past] = []
     first = 0
     while first < len(histories):
@@ -144,14 +144,14 @@ def _recall(
 ) -> list[Past]:
     grounded, network = model.histories.grounded, parameters.attention
     timelines = [one.timeline for one in histories]
-    with model.histories._lock:  # what is known of the grounding grows, and others may ask about other histories
+    with model.histories._lock:  # the grounding may grow, and other threads may use it
         parts = [slots_of_history(_WithAdditions(grounded, one), np.asarray([one.states - 1])) for one in timelines]
         plan = make_plan(parts, model.layout, parameters.book, model.device)
     parameters.grow()
     at = torch.zeros(plan.points, dtype=torch.float64, device=model.device)
     when = np.concatenate([np.zeros(0), *(np.concatenate([[0.0], one.times]) for one in histories)])
     at[plan.event_point] = torch.from_numpy(when).to(model.device)
-    # The end of a history is no time of an event, and what is known then is not looked at: any time will do.
+    # The end of a history is not an event's time, and its embeddings are not used, so any time will do.
     attended: list[AttentionRecord] = []
     clock = None
     if parameters.clock is not None:
@@ -164,7 +164,7 @@ def _recall(
 
 
 def numbers_at(plan: Plan, histories: Sequence[RememberedHistory]) -> Tensor | None:
-    """Numbers at the plan's points; missing but for events."""
+    """Return numbers at the plan's points; missing at points that are no events."""
     numbers = [F.pad(one.numbers, (0, 0, 1, 0)) for one in histories if one.numbers is not None]
     if not numbers:
         return None
@@ -199,7 +199,7 @@ def _taken(
         values[:, :size] = record.v[chosen]
         taken = memory.append(record.layer, keys, values)
         if record.layer > 1:
-            continue  # the same rows in the same order
+            continue  # upper layers have the same rows in the same order
         place = taken.start
         for number, start, stop in zip(point[at_end].tolist(), low.tolist(), high.tolist(), strict=True):
             which = sequence_of[number]

@@ -1,7 +1,7 @@
-"""The embeddings of a plan's slots, layer by layer (paper, section 5), in a number of tensor operations that depends on rules and layers.
+"""The embeddings of a plan's slots, layer by layer (paper, section 5). The number of tensor operations depends on rules and layers only.
 
-`emb^ℓ(h,t) = emb^(ℓ-1)(h,t) + tanh(deduced^ℓ(h,t) + Σ_r attended_r^ℓ(h,t))`. What is attended looks at the layer below only, so it is
-computed for all slots at once; what is deduced looks at the same layer, so it is computed level by level.
+`emb^ℓ(h,t) = emb^(ℓ-1)(h,t) + tanh(deduced^ℓ(h,t) + Σ_r attended_r^ℓ(h,t))`. Attention reads the layer below, so it is computed for all
+slots at once. Deductions read their own layer, so they are computed level by level.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from foretell.plan.plan import Keys, Plan, SlotTable
 
 @dataclass(frozen=True)
 class AttentionRecord:
-    """What one layer's attention of one table looked at: slot `s` gives addition `a` of one of its ranges the weight `exp(x_s·k_a)`."""
+    """The attention of one table in one layer: slot `s` gives addition `a` in one of its ranges the weight `exp(x_s·k_a)`."""
 
     layer: int
     table: SlotTable
@@ -45,22 +45,22 @@ class AttentionRecord:
 
 @dataclass(frozen=True)
 class _Applied:
-    """What one pass over a plan needs in every layer, found once."""
+    """Tensors that every layer needs, computed once per pass over a plan."""
 
-    vectors: Embeddings  # summed to the targets of all levels
-    first: Embeddings  # the same for the classes of the first layer
+    vectors: Embeddings  # per dimension, summed over the targets of all levels
+    first: Embeddings  # the same sums for the classes of the first layer
     blocks: Blocks
     keys: dict[int, _KeyParts]  # by the additions they belong to
-    time: Embeddings  # `[1; time]` of all slots of a table that attend
+    time: Embeddings  # `[1; time]` of the slots with attention, per table
 
 
 @dataclass(frozen=True)
 class _KeyParts:
     time: Tensor  # `[1; time]` of additions
-    k: tuple[Tensor, ...]  # by layer: the matrices of each tile, K and V transposed
+    k: tuple[Tensor, ...]  # per layer: the matrices of each tile, K and V transposed
     v: tuple[Tensor, ...]
     q: tuple[Tensor, ...]
-    event: Tensor | None  # what numbers add to the embeddings of events, in every layer
+    event: Tensor | None  # the terms of numbers in event embeddings, equal in every layer
 
 
 class Network(RuleNetwork):
@@ -75,7 +75,7 @@ class Network(RuleNetwork):
     ) -> None:
         super().__init__(book, seed)
         self.layers, self.time = layers, time
-        self.sublayers = nn.ModuleDict()  # of every dimension, by layer
+        self.sublayers = nn.ModuleDict()  # per dimension and layer
         if layer_norm or feed_forward:
             generator = torch.Generator().manual_seed(seed_of(seed, "sublayers"))
             for dim in book.layout.dims:
@@ -111,11 +111,11 @@ class Network(RuleNetwork):
         numbers: Tensor | None = None,
         clock: Tensor | None = None,
     ) -> Embeddings:
-        """The top layer; `times` are those of the plan's points, float64, and `numbers` [points, columns], of events that have features.
+        """Return the top layer. `times` of the plan's points are float64; `numbers` [points, columns] are those of events with features.
 
-        `seen` is given what was attended to; `clock` [points, T] is what the calendar adds to the time embedding.
+        Attention weights are appended to `seen`; `clock` [points, T] is the calendar's term in the time embedding.
         """
-        dtype = next(self.parameters(), torch.empty(0)).dtype  # no parameters, no embeddings: then it is of no account
+        dtype = next(self.parameters(), torch.empty(0)).dtype  # any dtype will do without parameters
         time = self.time.with_one(times, dtype)
         if clock is not None:
             time = time + F.pad(clock, (1, self.time.width - 1 - self.time.dim))
@@ -141,7 +141,7 @@ class Network(RuleNetwork):
         attend: Callable[[int, Embeddings], Embeddings],
         on: Arithmetic = NUMBERS,
     ) -> Iterator[Embeddings]:
-        """Layers 1 … L, `emb^ℓ = emb^(ℓ-1) + tanh(deduced + attended)`: `attend` says what each finds in the layer below it."""
+        """Return layers 1 … L, `emb^ℓ = emb^(ℓ-1) + tanh(deduced + attended)`; `attend(ℓ, below)` returns the attended vectors."""
         for layer in range(1, self.layers + 1):
             attended = attend(layer, below)
             lower = by_level(tables, below)
@@ -177,7 +177,7 @@ class Network(RuleNetwork):
                 whole = self.stacks[f"{keys.stack}_{letter}"]
                 if letter == "K":
                     whole = whole * (1.0 / math.sqrt(max(whole.shape[-2], 1)))
-                # Columns for `[1; time; 0 …]` and then for what follows.
+                # Columns for `[1; time; 0 …]`, then for the rest.
                 whole = torch.cat([self.time.widen(whole), whole[..., 1 + self.time.dim :]], dim=-1)
                 widened[keys.stack, letter] = whole
             of_tiles = whole.index_select(0, keys.matrix)
@@ -192,7 +192,7 @@ class Network(RuleNetwork):
         self, plan: Plan, applied: _Applied, below: Embeddings, layer: int, seen: list[AttentionRecord] | None
     ) -> Embeddings:
         padded = below
-        if plan.outside:  # behind each table a row of zeros: an event that was no fact
+        if plan.outside:  # a row of zeros behind each table, for events that are no fact
             padded = {dim: F.pad(table, (0, 0, 0, 1)) for dim, table in below.items()}
         found = {}
         for dim, table in plan.tables.items():
@@ -207,7 +207,7 @@ class Network(RuleNetwork):
         return found
 
     def _additions(self, keys: Keys, parts: _KeyParts, padded: Embeddings, layer: int) -> tuple[Tensor, Tensor]:
-        """Keys [A, width + head], with `Q` folded into them since there are many more queries, and values [A, head]."""
+        """Return keys [A, width + head], multiplied by `Q` since there are many more queries than keys, and values [A, head]."""
         body = [part.of(padded) for part in keys.body]
         if parts.event is not None:
             body[0] = body[0] + parts.event
@@ -218,7 +218,7 @@ class Network(RuleNetwork):
 
 
 def after(sublayers: nn.ModuleDict, dim: int, layer: int, x: Tensor, on: Arithmetic = NUMBERS) -> Tensor:
-    """The optional sublayers, which all facts of one dimension share; there are none at layer 0."""
+    """Apply the optional sublayers, which all facts of one dimension share. Layer 0 has none."""
     if not layer or str(dim) not in sublayers:
         return x
     layers = sublayers[str(dim)]

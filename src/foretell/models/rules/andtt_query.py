@@ -1,8 +1,8 @@
-"""The network of an A-NDTT at times after the last event of some sequences (paper, section 5), or on windows of time (`chebyshev.py`).
+"""The network of an A-NDTT after the last event of some sequences (paper, section 5), at times or on windows of time (`chebyshev.py`).
 
-Deductions and layers are the network's own (`andtt_network.py`); what is attended to is not: sampling keeps keys and values of the past,
-and bounds need what the weights do between nodes. What does not depend on time is worked out once for each event: the tables of slots,
-layer 0, and the keys and values that they attend to, in tiles of a few rows of one `r` and one slot each.
+Deductions and layers are computed by the network itself (`andtt_network.py`). Attention is computed here: sampling keeps keys and values
+of the past, and bounds need the weights between nodes. Everything that does not depend on time is computed once per event: the tables of
+slots, layer 0, and the attended keys and values, in tiles of a few rows of one `r` and one slot each.
 """
 
 from __future__ import annotations
@@ -26,30 +26,30 @@ from foretell.sampling.bounds.chebyshev import ChebyshevPiece, constant, exp_off
 from foretell.sampling.bounds.values import side_by_side
 from foretell.sampling.rules.states import LocalPlan
 
-TILE = 8  # rows of one segment that are summed by one product
+TILE = 8  # rows of one segment that one product sums
 NO_PAST: dict[int, np.ndarray] = {}
 
 
 @dataclass(frozen=True, eq=False)
 class KeyTiles:
-    """Keys and values of one layer, in tiles, each with their absolute values."""
+    """Keys and values of one layer in tiles, each with their absolute values."""
 
     by_time: tuple[Tensor, Tensor]  # [T·TILE, 1 + time]
-    by_embedding: tuple[Tensor, Tensor] | None  # [T, TILE, D]; None at the first layer, where it goes into the constant
-    values: tuple[Tensor, Tensor]  # [T, D + 1, TILE]; last 1, to sum up weights, and 0 where a tile is filled up
-    largest: Tensor  # of all values of each segment: [segments, 1, 1]
+    by_embedding: tuple[Tensor, Tensor] | None  # [T, TILE, D]; None at the first layer, where it is constant
+    values: tuple[Tensor, Tensor]  # [T, D + 1, TILE]; the last row is 1, to sum weights, and 0 in padding
+    largest: Tensor  # the largest value of each segment: [segments, 1, 1]
 
 
 @dataclass(frozen=True, eq=False)
 class PastAttention:
-    """What slots of one dimension attend to. A segment is what one `r` added to one slot's fact."""
+    """The additions that slots of one dimension attend to. A segment has the additions by one `r` to one slot's fact."""
 
     dim: int
-    slot: Tensor  # int64 [T]: of each tile
-    sequences: tuple[tuple[int, int], ...]  # of each sequence: its tiles
-    tiles: Lists  # of every segment
+    slot: Tensor  # int64 [T]: the slot of each tile
+    sequences: tuple[tuple[int, int], ...]  # the range of tiles of each sequence
+    tiles: Lists  # the tiles of every segment
     tile_segment: Tensor  # int64 [T]
-    segments: Lists  # of every slot
+    segments: Lists  # the segments of every slot
     layers: tuple[KeyTiles, ...]
 
     @property
@@ -59,12 +59,12 @@ class PastAttention:
 
 @dataclass(frozen=True, eq=False)
 class ANDTTTables:
-    """Some sequences side by side."""
+    """The precomputed tables of some sequences, evaluated together."""
 
     slots: SlotTables
     first: Embeddings  # layer 0: [slots, dim]
-    attention: dict[int, PastAttention]  # by dimension; without those in which nobody looks back
-    starts: Tensor  # float64 [sequences]: the moment of time 0
+    attention: dict[int, PastAttention]  # by dimension; those without attention are left out
+    starts: Tensor  # float64 [sequences]: the moment at time 0
 
 
 class ANDTTQuery:
@@ -76,7 +76,7 @@ class ANDTTQuery:
         self._phase = 2.0 * math.pi * time.quarter_turns[1 : 1 + time.dim]
         self._width = 1 + time.dim
 
-    # Once for each event
+    # Once per event
 
     def prepare(
         self, tables: SlotTables, slots: Sequence[tuple[LocalPlan, int]], sequences: Sequence[SampledSequence]
@@ -86,7 +86,7 @@ class ANDTTQuery:
             first = tables.layer_zero = self.network.deduced(tables.deduced, tables.blocks, tables.vectors, {})
         found: dict[int, tuple[list[int], list[np.ndarray], list[int]]] = {
             dim: ([], [], [0]) for dim in tables.deduced
-        }  # slots, rows of the memory, and segments of the sequences up to each
+        }  # the totals of slots, memory rows and segments over the sequences so far
         for (plan, start), sequence in zip(slots, sequences, strict=True):
             past: Past = sequence.past
             for fact, slot in plan.slot.items():
@@ -101,7 +101,7 @@ class ANDTTQuery:
         return ANDTTTables(tables, first, attention, starts)
 
     def size(self, prepared: ANDTTTables) -> int:
-        """Numbers that are worked on for each piece of time."""
+        """Return the number of values computed per time piece."""
         numbers = sum(table.numel() for table in prepared.first.values())
         return max(numbers, sum(one.rows for one in prepared.attention.values()))
 
@@ -146,7 +146,7 @@ class ANDTTQuery:
     # At times
 
     def features(self, starts: Tensor, middle: Tensor, half: Tensor, degree: int) -> ChebyshevPiece:
-        """`[1; time]` of sequences that start at these moments: [sequences, P, 1 + T]."""
+        """Return `[1; time]` of sequences that start at these moments: [sequences, P, 1 + T]."""
         one = constant(torch.ones_like(middle).unsqueeze(-1), degree)
         time, clock = waves(middle, half, self._frequency, self._phase, degree), self.parameters.clock
         if clock is not None and clock.time is not None:
@@ -154,7 +154,7 @@ class ANDTTQuery:
         return side_by_side([one, time])
 
     def embeddings(self, prepared: ANDTTTables, middle: Tensor, half: Tensor, degree: int) -> list[Embeddings]:
-        """Embeddings of all slots on windows [sequences, P], layers 0 … L."""
+        """Return the embeddings of all slots on windows [sequences, P], for layers 0 … L."""
         time = self.features(prepared.starts, middle, half, degree)
         pieces, tables = middle.shape[1], prepared.slots
         below = {dim: constant_rows(one, degree).expand(-1, -1, pieces, -1) for dim, one in prepared.first.items()}
@@ -167,19 +167,19 @@ class ANDTTQuery:
         return [below, *above]
 
     def head(self, dim: int, deduced: Sequence[Tensor], on: BoundedRows) -> Tensor:
-        """The top layer of events that no event added, from what is deduced for them in each layer: rows of a table."""
+        """Return the top layer of events that no event added, as rows of a table, from their deductions in each layer."""
         below = on.tanh(deduced[0])
         for layer, one in enumerate(deduced[1:], start=1):
             below = after(self.network.sublayers, dim, layer, below + on.tanh(one), on)
         return below
 
     def _attended(self, layer: int, attention: PastAttention, time: ChebyshevPiece, below: Tensor) -> Tensor:
-        """`Σ_r Σ α v / (1 + Σ α)` of every slot: [S, nodes, P, D]."""
+        """Return `Σ_r Σ α v / (1 + Σ α)` of every slot: [S, nodes, P, D]."""
         looked, pieces, dim = attention.layers[layer - 1], below.shape[2], attention.dim
         logits = self._logits(looked, attention, time, below)
         nodes, tiles, segments = len(logits.v), len(attention.slot), len(attention.tiles.start) - 1
         by_tile = logits.v.view(nodes, tiles, TILE, pieces)
-        # Weights are counted in units of about the largest, which changes nothing in their shares.
+        # Dividing weights by about the largest one avoids overflow and does not change their shares.
         tops = by_tile.amax(2).amax(0)
         whose = attention.tile_segment.unsqueeze(-1).expand_as(tops)
         unit = tops.new_zeros(segments, pieces).scatter_reduce_(0, whose, tops, "amax")
@@ -190,7 +190,7 @@ class ANDTTQuery:
         means = both[..., :-1] / whole.unsqueeze(-1)
         found = point(means[0])
         if time.degree:
-            # Shares of the whole, whose own sum is 1 at all nodes: what they are off by elsewhere is all that there is to bound.
+            # These shares sum to 1 at all nodes, so only their error between the nodes has to be bounded.
             level = (whole.log() + unit)[:, attention.tile_segment].unsqueeze(2)
             shares = ChebyshevPiece((by_tile - level).flatten(1, 2), logits.remainder)
             off = exp_off(shares.shape(), shares.remainder).view(tiles, TILE, pieces)
@@ -201,7 +201,7 @@ class ANDTTQuery:
     def _logits(
         self, looked: KeyTiles, attention: PastAttention, time: ChebyshevPiece, below: Tensor
     ) -> ChebyshevPiece:
-        """[T·TILE, P]."""
+        """Return the logits: [T·TILE, P]."""
         nodes, pieces = len(time.v), below.shape[2]
         features = time.v.permute(1, 3, 0, 2).flatten(2)  # [sequences, 1 + T, nodes · P]
         found, left = [], []
@@ -221,15 +221,15 @@ class ANDTTQuery:
         return ChebyshevPiece(v, off) if time.degree else point(v[0])
 
     def _within(self, v: Tensor, off: Tensor, looked: KeyTiles, attention: PastAttention) -> ChebyshevPiece:
-        """The weighted means of values, from what weighted values and weights are `off` by: [segments, P, D + 1]."""
+        """Return weighted means of values, [segments, P, D]. `off` [segments, P, D + 1] has the errors of weighted values and weights."""
         degree, dim = len(v) - 1, attention.dim
         of_values, of_whole = off[..., :-1], off[..., -1:]
         size = v.abs().amax(0) * overshoot(degree)
         found = ChebyshevPiece(v, (of_values + size * of_whole) / (1.0 - of_whole).clamp(min=0.0))
-        worse = ~(found.remainder <= looked.largest)  # whatever the other pieces and sequences are
+        worse = ~(found.remainder <= looked.largest)  # must not depend on the other pieces and sequences
         if not bool(worse.any()):
             return found
-        # Whatever the weights are, the outcome lies among 0 and the values.
+        # Whatever the weights are, the result lies between the smallest and the largest of 0 and the values.
         values = looked.values[0][:, :-1]
         whose = attention.tile_segment.unsqueeze(-1).expand(-1, dim)
         none = values.new_zeros(len(attention.tiles.start) - 1, dim)

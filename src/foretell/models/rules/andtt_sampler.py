@@ -1,4 +1,4 @@
-"""Sampler of an A-NDTT: one more event costs a key and a value for each of its additions."""
+"""Sampler of an A-NDTT: an event costs one key and one value for each of its additions."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ class ANDTTSampler(RuleSampler):
     @classmethod
     @torch.inference_mode()
     def start(cls, model: ANDTT, histories: Sequence[EventSequence], seen: Sequence[int]) -> ANDTTSampler:
-        """Sequences that start with the first `seen` events of each history. The model stays as it is."""
+        """Return a sampler of sequences that start with the first `seen` events of each history. The model does not change."""
         parameters = ANDTTParameters(model)
         memory = KeyMemory.empty(parameters)
         states = DatabaseStates(model.histories)
         timelines = []
         for one, n in zip(histories, seen, strict=True):
-            # What expires later does so while it is sampled.
+            # Additions in force now may expire while sequences are sampled.
             past = one.first(n, last_time(one.times[:n]))
             _, timeline = model.histories.timeline(model.vocabulary, past)
             times = timeline.times if timeline.is_expiry.any() else past.times
@@ -101,7 +101,7 @@ class ANDTTSampler(RuleSampler):
         return pasts
 
     def _new_rows(self, group: SequenceGroup, changes: Mapping[int, Transition], times: Tensor) -> dict[int, range]:
-        """Keys and values of what is added, as rows of the memory: by sequence."""
+        """Write keys and values of the new additions into the memory; return their rows by sequence."""
         context, parameters = self.context, self.context.parameters
         size, cut = parameters.conditions, 1 + parameters.time_dim + parameters.dim
         body, matrix, kinds, counts, marked = [], [], [], {}, []

@@ -1,6 +1,6 @@
-"""Models of rules in which every fact that events add has a cell, which these events update: NDTT and S2-NDTT.
+"""Models of rules in which every fact that events add has a cell, updated by these events: NDTT and S2-NDTT.
 
-An encoded history is its batch and the cells of all its facts after each event that updates them; queries about it are a plan.
+An encoded history consists of its batch and the cells of all its facts after each event that updates them. Queries about it are a plan.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from foretell.plan.cell_plan import CellPlan
 
 @dataclass(frozen=True)
 class EncodedCells:
-    """A batch, and the cells of its facts."""
+    """A batch and the cells of its facts."""
 
     batch: Batch
-    cells: Tensor  # [B, most, parts, size]: by the number of a version in its sequence
+    cells: Tensor  # [B, most, parts, size]: indexed by the number of a version in its sequence
 
 
 class CellModel(RuleModel[OptionsT]):
     shown_units = {"scale": "time_scale"}  # noqa: RUF012
-    rows_at_a_time = 32  # waves are as many for all of them as for the longest
+    rows_at_a_time = 32  # sequences in one batch share their waves, whose number is that of the longest one
 
     def _make_collator(self) -> CellCollator:
         return CellCollator(self.histories, self.book)
@@ -73,5 +73,5 @@ class CellModel(RuleModel[OptionsT]):
         return history.batch
 
     def slot_embeddings(self, history: EncodedCells, plan: CellPlan, times: Tensor, given: PointInputs) -> Embeddings:
-        """What numbers and the calendar add is in the cells."""
+        """Return the embeddings of slots. The terms of numbers and the calendar are in the cells already."""
         return self.rule_network(plan, history.cells, times, self.time_scale)

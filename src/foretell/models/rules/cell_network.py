@@ -1,7 +1,7 @@
-"""Networks in which facts have cells, of any kind: parameters are assembled for a recurrence in waves (`nn/cells.py`).
+"""Networks in which facts have cells, of any kind. They prepare the parameters for a recurrence in waves (`nn/cells.py`).
 
-Embeddings of all dimensions are rows of one table there, as wide as the widest: components beyond a fact's own dimension stay
-zero.
+There, embeddings of all dimensions are rows of one table, which has the largest dimension as its width. Components beyond a fact's own
+dimension are zero.
 """
 
 from __future__ import annotations
@@ -28,33 +28,33 @@ _Found = tuple[Tensor, Tensor, list[Tensor]]
 
 @dataclass(frozen=True)
 class CellClock:
-    """What moves cells with the clock: waves at the event that makes each version [versions, features], and `Bᵀ` of each functor."""
+    """The calendar's inputs to cells: waves at the event of each version [versions, features], and `Bᵀ` of each functor."""
 
     waves: Tensor
     matrices: tuple[Tensor, ...]
 
 
 class CellNetwork(RuleNetwork):
-    run: ClassVar[type[WaveRun]]  # what a cell is
+    run: ClassVar[type[WaveRun]]  # computes the cells
     cell_shape: tuple[int, int]  # parts and size of a version
-    gate_rows: int  # of what is proposed for a version
+    gate_rows: int  # the size of a version's proposal
 
     def __init__(self, book: ParameterBook, seed: int) -> None:
         super().__init__(book, seed)
         self.width = max(book.layout.dims, default=0)
-        self._rows: dict[int, tuple[int, Tensor]] = {}  # of families in their stacks, by how many names there were
+        self._rows: dict[int, tuple[int, Tensor]] = {}  # per family, with its number of names at that time
         self.grow(torch.float32, torch.device("cpu"))
 
     @abstractmethod
     def forward(self, plan: CellPlan, cells: Tensor, times: Tensor, scale: float) -> Embeddings:
-        """Embeddings of a plan's slots; `times` are those of its points, float64, and `cells` [sequences, most, parts, size]."""
+        """Return embeddings of a plan's slots. `times` of its points are float64; `cells` are [sequences, most, parts, size]."""
 
     @abstractmethod
     def gates(self, whole: Tensor) -> Tensor:
-        """Matrices `G` [names, out, in] as the cells take them: [names, gate_rows, in]."""
+        """Return matrices `G` [names, out, in] in the row order of the cells: [names, gate_rows, in]."""
 
     def cell_parameters(self) -> tuple[Tensor, ...]:
-        """Parameters of the cells besides those of rules."""
+        """Return parameters of the cells that are not parameters of rules."""
         return ()
 
     def cells(
@@ -65,9 +65,9 @@ class CellNetwork(RuleNetwork):
         numbers: Tensor | None = None,
         clock: CellClock | None = None,
     ) -> Tensor:
-        """All versions of all cells [sequences, most, parts, size]; `elapsed` in the model's unit, before each row's event.
+        """Return all versions of all cells [sequences, most, parts, size]. `elapsed` is up to each row's event, in the model's unit.
 
-        `numbers` [points, columns] are those of events, where some have features.
+        `numbers` [points, columns] are those of events, if some have features.
         """
         waves = recurrence.waves
         vectors, blocks = self._assembled(recurrence.vectors.kinds, self._padded, self.width, elapsed)
@@ -96,7 +96,7 @@ class CellNetwork(RuleNetwork):
         return found.index_select(0, recurrence.place.flatten()).view(*recurrence.place.shape, *self.cell_shape)
 
     def _by_numbers(self, marked: MarkedRows, gate_blocks: Tensor, numbers: Tensor) -> Tensor:
-        """What the numbers of events [versions, columns] add to proposals: their block of `G` times `W [1; x; missing]`."""
+        """Return the terms of numbers of events [versions, columns] in proposals: a block of `G` times `W [1; x; missing]`."""
         block, version = _rows(marked.block, True), marked.head
         found, first = [], 0
         for functor, count in marked.counts:
@@ -110,7 +110,7 @@ class CellNetwork(RuleNetwork):
         return torch.cat(found)
 
     def _by_clock(self, clock: CellClock, functor: Tensor) -> Tensor:
-        """The calendar's term of all proposals for each version: [versions, gate_rows]."""
+        """Return the calendar's term in all proposals for each version: [versions, gate_rows]."""
         found = clock.waves.new_zeros(len(functor), self.gate_rows)
         for number, matrix in enumerate(clock.matrices):
             mine = (functor == number).nonzero().squeeze(1)
@@ -119,11 +119,11 @@ class CellNetwork(RuleNetwork):
         return found
 
     def _padded(self, whole: Tensor) -> Tensor:
-        """Rows filled up to the width of the widest."""
+        """Return matrices padded with zero rows to the largest dimension."""
         return F.pad(whole, (0, 0, 0, self.width - whole.shape[1]))
 
     def _rows_of(self, recurrence: Recurrence) -> _Found:
-        """Rows of constant parts, and of the matrices of each step: found again while there are no new names."""
+        """Return rows of constant parts and of the matrices of each step; cached until there are new names."""
         used = (recurrence.vectors, recurrence.gates)
         key = tuple(len(kind.family.names) for one in used for kind in one.kinds)
         found: _Found | None = recurrence.rows.get(key)
@@ -142,7 +142,7 @@ class CellNetwork(RuleNetwork):
     def _assembled(
         self, kinds: Sequence[Kind], made: Callable[[Tensor], Tensor], rows: int, like: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Constant columns [·, rows], and blocks of columns [·, width, rows], of all names of all kinds."""
+        """Return constant columns [·, rows], and blocks of columns [·, width, rows], of all names of all kinds."""
         width = self.width
         vectors, blocks = [like.new_zeros(0, rows)], [like.new_zeros(0, width, rows)]
         for kind in kinds:
@@ -155,7 +155,7 @@ class CellNetwork(RuleNetwork):
         return torch.cat(vectors), torch.cat(blocks)
 
     def _stacked(self, family: ParameterFamily) -> Tensor:
-        """All matrices of a family [names, out, in]."""
+        """Return all matrices of a family: [names, out, in]."""
         known, rows = self._rows.get(family.place, (-1, None))
         if known != len(family.names) or rows is None or rows.device != self.stacks["beta_beta"].device:
             rows = torch.tensor(family.rows, device=self.stacks["beta_beta"].device).view(len(family.names), -1)
@@ -169,7 +169,7 @@ class CellNetwork(RuleNetwork):
 
 
 def _rows(named: RowsByName, blocks: bool) -> Tensor:
-    """The positions of parameters in the assembled tensors."""
+    """Return the positions of parameters in the tensors of `_assembled`."""
     each = [len(kind.dims) if blocks else 1 for kind in named.kinds]
     counts = [len(kind.family.names) * many for kind, many in zip(named.kinds, each, strict=True)]
     device = named.kind.device

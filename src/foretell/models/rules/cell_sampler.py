@@ -1,6 +1,6 @@
-"""Samplers of models in which facts have cells: one more event moves the cells of the facts that it adds, and in between they drift.
+"""Samplers of models in which facts have cells. An event updates the cells of the facts that it adds; cells change between events, too.
 
-The cells of a sequence never change: those after an event are a new table. The cells after a history come from the network, for
+The cells of a sequence are immutable: those after an event are a new table. The cells after a history are computed by the network, for
 all events of many histories at once. Each model defines its cell: `ndtt_sampler.py`, `s2ndtt_sampler.py`.
 """
 
@@ -31,13 +31,13 @@ from foretell.plan.int_arrays import Ints, offsets
 from foretell.sampling.rules.living import NewEnd
 from foretell.sampling.rules.states import DatabaseStates, LocalPlan, Transition
 
-EVENTS_AT_A_TIME = 50_000  # of histories that are read together
+EVENTS_AT_A_TIME = 50_000  # in histories that are read together
 
 CellsT = TypeVar("CellsT", bound="CellRows")
 
 
 class CellParameters(RuleParameters):
-    """Matrices `G` are some blocks of rows, each filled up to one size, and a block of columns for each condition."""
+    """Parameters with matrices `G` in padded blocks of rows, and one block of columns per condition."""
 
     def __init__(self, model: CellModel[Any], blocks: int, size: int) -> None:
         super().__init__(model)
@@ -55,7 +55,7 @@ class CellParameters(RuleParameters):
         return found
 
     def by_clock(self, facts: Sequence[int], starts: Tensor, times: Tensor) -> Tensor:
-        """What the calendar adds to what events at these times propose for the cells of facts: [n, gates]."""
+        """Return the calendar's terms in the proposals of events at these times for the cells of facts: [n, gates]."""
         assert self.clock is not None
         waves, keys = self.clock.waves(starts, times), self.grounding.keys
         functors = self.layout.added_numbers(self.grounding)[[keys[fact][0] for fact in facts]]
@@ -83,7 +83,7 @@ class CellParameters(RuleParameters):
 
 @dataclass(frozen=True, eq=False)
 class CellRows:
-    """Cells, one row each; the fields are tensors [n, …] of float64, and the last is since when each is as it is."""
+    """Cells, one per row. The fields are tensors [n, …] of float64; the last is the time of each cell's last update."""
 
     def columns(self) -> tuple[Tensor, ...]:
         return tuple(getattr(self, one.name) for one in fields(self))
@@ -95,11 +95,11 @@ class CellRows:
         return type(self)(*(one[chosen] for one in self.columns()))
 
     def zero(self) -> Self:
-        """One cell that is new."""
+        """Return one new cell, all zeros."""
         return type(self)(*(one.new_zeros(1, *one.shape[1:]) for one in self.columns()))
 
     def put(self, places: Tensor, other: Self, length: int) -> Self:
-        """Other rows in some places of a table that is now as long as that."""
+        """Return a table of `length` rows in which `other` is written at `places`."""
         more = length - len(self)
         padded = (F.pad(one, (0, 0) * (one.dim() - 1) + (0, more)) for one in self.columns())
         pairs = zip(padded, other.columns(), strict=True)
@@ -112,9 +112,9 @@ def joined_cells(tables: Sequence[CellsT]) -> CellsT:
 
 @dataclass(frozen=True, eq=False)
 class FactCells(Generic[CellsT]):
-    """All that a sequence keeps of its past. A fact without a cell has none yet: it is 0."""
+    """The past of a sequence. A fact without an entry has no cell yet, which counts as 0."""
 
-    place: dict[int, int]  # of each fact's cell in the table
+    place: dict[int, int]  # each fact's row in the table
     table: CellsT
 
     def without(self, facts: Iterable[int]) -> FactCells[CellsT]:
@@ -126,7 +126,7 @@ class FactCells(Generic[CellsT]):
         return FactCells({fact: row for row, fact in enumerate(kept)}, self.table.rows(chosen))
 
     def updated(self, facts: Iterable[int], rows: CellsT) -> FactCells[CellsT]:
-        """New cells of these facts, each of which comes once."""
+        """Return a copy with new cells of these facts, which must be distinct."""
         place = dict(self.place)
         places = [place.setdefault(fact, len(place)) for fact in facts]
         there = torch.tensor(places, dtype=torch.int64, device=rows.columns()[0].device)
@@ -135,20 +135,20 @@ class FactCells(Generic[CellsT]):
 
 @dataclass(frozen=True, eq=False)
 class Proposals:
-    """Instantiations that fire: what they say about which cells."""
+    """The proposals of all rule instances that fire, and the cells that they update."""
 
     sums: Tensor  # float64 [A, gates]
     cell: Tensor  # int64 [A]
     pool: Tensor  # int64 [A]
     pool_cell: Tensor  # int64 [pools]
     pool_beta: Tensor  # float64 [pools]
-    fact: Ints  # [cells]: whose they are
-    deduced: Tensor | None  # float64 [cells, D]: what is deduced for these just before, where cells take that in
+    fact: Ints  # [cells]: the facts of the cells
+    deduced: Tensor | None  # float64 [cells, D]: deductions for these facts just before, if cells use them
 
 
 @dataclass(frozen=True, eq=False)
 class CellSlots(Generic[CellsT]):
-    """Slots that have cells, of some sequences side by side."""
+    """Slots with cells, of some sequences that are evaluated together."""
 
     slot: Ints
     sequence: Ints
@@ -157,7 +157,7 @@ class CellSlots(Generic[CellsT]):
 
 
 class CellQuery(Generic[CellsT]):
-    """How embeddings follow from cells."""
+    """Computes embeddings from cells."""
 
     def __init__(self, parameters: CellParameters) -> None:
         self.parameters, self.device = parameters, parameters.device
@@ -187,17 +187,17 @@ class CellQuery(Generic[CellsT]):
 
     @abstractmethod
     def answer(self, prepared: Any, middle: Tensor, half: Tensor, degree: int) -> tuple[Embeddings, Embeddings | None]:
-        """Embeddings of all slots on windows [sequences, P], and what is deduced for them, where cells take that in."""
+        """Return embeddings of all slots on windows [sequences, P], and deductions for them if cells use these."""
 
     def size(self, prepared: Any) -> int:
         return sum(table.slots * dim for dim, table in prepared.slots.deduced.items())
 
     def embeddings(self, prepared: Any, middle: Tensor, half: Tensor, degree: int) -> list[Embeddings]:
-        """There is one layer."""
+        """Return the only layer."""
         return [self.answer(prepared, middle, half, degree)[0]]
 
     def head(self, dim: int, deduced: Sequence[Tensor], on: BoundedRows) -> Tensor:
-        """Embeddings of events without cells."""
+        """Return embeddings of events without cells."""
         return on.tanh(deduced[0])
 
 
@@ -227,19 +227,19 @@ class CellSampler(RuleSampler):
     @classmethod
     @abstractmethod
     def _table(cls, cells: Tensor, since: Tensor, parameters: CellParameters) -> CellRows:
-        """From versions of the network's cells [n, parts, size]."""
+        """Return a table with versions of the network's cells [n, parts, size]."""
 
     @abstractmethod
     def _moved(self, old: Any, times: Tensor, fired: Proposals) -> Any:
-        """Cells after an event each, at its time [n]; those that are new come as zeros."""
+        """Return cells after one event each, at its time [n]. New cells are passed as zeros."""
 
     @classmethod
     @torch.inference_mode()
     def start(cls, model: CellModel[Any], histories: Sequence[EventSequence], seen: Sequence[int]) -> Self:
-        """Sequences that start with the first `seen` events of each history. The model stays as it is."""
+        """Return a sampler of sequences that start with the first `seen` events of each history. The model does not change."""
         parameters = cls._parameters(model)
         states = DatabaseStates(model.histories)
-        # A history that is given more than once is read once, and left at several places.
+        # A history that occurs several times is read once; its cells are taken at several positions.
         distinct = {id(one): one for one in histories}
         places: dict[int, list[int]] = {key: [] for key in distinct}
         for one, n in zip(histories, seen, strict=True):
@@ -282,7 +282,7 @@ class CellSampler(RuleSampler):
         if not pasts:
             return {}
         fired, heads = self._proposals(group, changes, times)
-        # In the first row are zeros: a cell that is new.
+        # The first row is zeros, for new cells.
         place, first = [], 1
         for kind, past in pasts.items():
             place += [first + past.place[fact] if fact in past.place else 0 for fact in heads[kind]]
@@ -300,11 +300,11 @@ class CellSampler(RuleSampler):
     def _proposals(
         self, group: SequenceGroup, changes: Mapping[int, Transition], times: Tensor
     ) -> tuple[Proposals, dict[int, list[int]]]:
-        """What all instantiations say, and the facts whose cells they are about: by kind of sequence, in the order of cells."""
+        """Return the proposals of all rule instances, and by kind of sequence the facts whose cells they update, in the order of cells."""
         parameters, device = self.context.parameters, times.device
         size = parameters.conditions
         cells: dict[tuple[int, int], int] = {}  # by kind of sequence and fact
-        pools: dict[tuple[int, int, int], int] = {}  # … and group
+        pools: dict[tuple[int, int, int], int] = {}  # by kind, fact and group
         body, matrix, cell_of, pool_of, betas, marked = [], [], [], [], [], []
         heads: dict[int, list[int]] = {}
         for kind, number in enumerate(group.members):
@@ -340,13 +340,13 @@ class CellSampler(RuleSampler):
         return Proposals(sums, cell, pool, pool_cell, beta, facts, own), heads
 
     def _of_cells(self, group: SequenceGroup, cells: Sequence[tuple[int, int]], deduced: Embeddings) -> Tensor:
-        """What is deduced for facts whose cells move, 0 for those that are not true yet."""
+        """Return the deductions for facts whose cells are updated, 0 for facts that are not true yet."""
         known = [(kind, fact if fact in group.plans[kind].slot else -1) for kind, fact in cells]
         slots = [slot for kind, fact in known for slot in group.slots(kind, [fact])]
         stacked = group.tables.stacked(deduced)
         return stacked[torch.from_numpy(group.tables.places(slots)).to(stacked.device)]
 
-    # From histories
+    # Cells of histories
 
     @classmethod
     @torch.inference_mode()
@@ -356,7 +356,7 @@ class CellSampler(RuleSampler):
         parameters: CellParameters,
         histories: Sequence[tuple[EventSequence, Sequence[int]]],
     ) -> list[HistoryCells]:
-        """Histories, each with the numbers of events after which it is left. The model stays as it is."""
+        """Read histories, each with the numbers of events after which its cells are needed. The model does not change."""
         found: list[HistoryCells] = []
         some: list[tuple[EventSequence, Sequence[int]]] = []
         events = 0
@@ -378,7 +378,7 @@ class CellSampler(RuleSampler):
     ) -> list[HistoryCells]:
         data = EventData([one for one, _ in histories], model.vocabulary)
         own = copy.deepcopy(model)
-        own.ground(data)  # names that it has not met, in its own precision
+        own.ground(data)  # names that are new to it, in its own precision
         own.double().eval()
         cells = own.encode(own.collator.batch(data, range(len(data)), device=model.device)).cells
         found = []

@@ -1,8 +1,8 @@
-"""The remaining contributions of additions to the cells of facts just before one time: each `r` that added a fact, with its
-additions.
+"""The remaining contributions of additions to the cells of facts just before one time, for each `r` that added a
+fact.
 
-In: a history and a time. Out: the database at that time and, for every needed fact with a cell, the contributions of its
-additions.
+From a history and a time, a `CellTrace` computes the database at that time and, for every needed fact with a cell, the contributions
+of its additions.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ ModelT = TypeVar("ModelT", bound=CellModel)
 
 @dataclass(frozen=True, eq=False)
 class CellShares:
-    """The additions that contributed to a version of a cell, the contribution of each to its fact now [A, dim], and the rest of
-    the cell [dim]."""
+    """The additions in a version of a cell, the present contribution of each to its fact [A, dim], and the rest of the
+    cell [dim]."""
 
     additions: np.ndarray
     given: Tensor
@@ -40,11 +40,11 @@ class CellShares:
 
 @dataclass(frozen=True, eq=False)
 class _Proposals:
-    """The proposals of the additions of one version: `G [1; emb; …]` [A, ·], and the pools that combine them."""
+    """The proposals of the additions of one version, `G [1; emb; …]` [A, ·], and the pools that combine them."""
 
     rows: Tensor
     pools: Tensor  # int64 [A]
-    exponents: Tensor  # one for each pool
+    exponents: Tensor  # one per pool
 
 
 class CellTrace(ABC, Generic[ModelT]):
@@ -58,7 +58,7 @@ class CellTrace(ABC, Generic[ModelT]):
         self.model = own.double().cpu().eval()
         self.arrays = self.model.named_arrays()
         self.cells = self.model.encode(self.model.collator.batch(data, [0])).cells[0]  # [versions, parts, size]
-        self.numbers = self.model.numbers_of(history, self.look.timeline)  # of changes, where some events have features
+        self.numbers = self.model.numbers_of(history, self.look.timeline)  # of changes, if some events have features
         histories = self.model.histories
         key, timeline = histories.timeline(model.vocabulary, history)
         self.slots = histories.slots(key, timeline, np.asarray([self.look.state], dtype=np.int64))
@@ -74,14 +74,14 @@ class CellTrace(ABC, Generic[ModelT]):
 
     @abstractmethod
     def embed(self, plan: CellPlan, times: Tensor) -> Embeddings:
-        """Embeddings of all slots."""
+        """Return embeddings of all slots."""
 
     @abstractmethod
     def left(self, fact: int, slot: int, last: int) -> CellShares:
-        """The remaining contributions of all additions up to a cell's last version, for the fact's slot at the query time."""
+        """Return the present contributions of all additions up to a cell's last version, for the fact's slot at the query time."""
 
     def heads(self) -> Look:
-        """Heads have one layer, number 0; weights are shares of the norms of what additions have left."""
+        """Return the `Look` with heads of one layer, number 0. Their weights are shares of the norms of present contributions."""
         slots = self.slots
         at_query = np.flatnonzero(slots.slot_point == int(slots.query_point[0]))
         facts = slots.slot_fact[at_query]
@@ -109,12 +109,12 @@ class CellTrace(ABC, Generic[ModelT]):
         return tuple(heads)
 
     def passed(self, version: int, later: int) -> float:
-        """The time between the events of two versions, in the model's unit."""
+        """Return the time between the events of two versions, in the model's unit."""
         when = self.times[self.versions.event[[version, later]]]
         return float(when[1] - when[0]) / self.model.time_scale
 
     def waited(self, version: int) -> float:
-        """The time from a version's event to the query, in the model's unit."""
+        """Return the time from a version's event to the query, in the model's unit."""
         return (self.look.time - float(self.times[self.versions.event[version]])) / self.model.time_scale
 
     def proposals(self, additions: np.ndarray) -> _Proposals:
@@ -142,19 +142,19 @@ class CellTrace(ABC, Generic[ModelT]):
         return _Proposals(torch.stack(said), torch.from_numpy(segment), exponent)
 
     def _by_clock(self, slots: SequenceSlots, addition: int, head: str) -> Tensor:
-        """What the calendar adds to a proposal."""
+        """Return the calendar's term in a proposal."""
         waves = waves_at(self.model, self.history, float(self.times[slots.addition_event[addition]]))
         return torch.zeros(1).double() if waves is None else waves @ self.arrays[f"calendar.add.{head}"]
 
     def _embedding(self, slot: int, dim: int) -> Tensor:
-        """Zeros for an event that was no fact."""
+        """Return the embedding of a slot; zeros for -1, an event that is no fact."""
         if slot < 0:
             return torch.zeros(dim, dtype=torch.float64)
         return self.embeddings[dim][self.merger.row[slot]]
 
 
 def shared_out(rows: Tensor, said: _Proposals) -> Tensor:
-    """What rows [A, ·] give when they are pooled as proposals are: each its share of its pool, which add up to it."""
+    """Return each row's share of its pool, [A, ·], when rows are pooled like proposals. The shares of a pool sum to the pool."""
     whole, (*_, powers, summed, _) = pooled(rows, said.pools, len(said.exponents), said.exponents)
     share = torch.where(summed[said.pools] == 0.0, 0.0, rows.sign() * powers / summed[said.pools])
     return whole[said.pools] * share

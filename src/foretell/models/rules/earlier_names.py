@@ -1,6 +1,6 @@
-"""Names of a program's parameters in files of earlier versions, in which facts and rules were numbered together.
+"""Names of a program's parameters in files of earlier versions, which numbered facts and rules together.
 
-In these, a fact that occurs twice in the program had two vectors. Now it has one, their mean, which is used twice.
+In these files, a fact that occurs twice in the program has two vectors. Now it has one, their mean, which is used twice.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ import numpy as np
 from foretell.models.rules.rule_network import RuleNetwork
 from foretell.plan.parameters import ParameterBook
 
-NUMBERING = 2  # of rules, in the names of parameters: rules alone; in files without it, facts and rules together
+NUMBERING = 2  # rules are numbered alone; files without it number facts and rules together
 
 
 def meet_saved_names(network: RuleNetwork, book: ParameterBook, saved: Iterable[Any], *, numbering: int | None) -> None:
-    """The names of a saved model's parameters, which must be those of its program."""
+    """Check that the names of a saved model's parameters are those of its program, and add them to the book."""
     families = list(book.families.values())
     renamed = book.renamed if numbering is None else {}
     rows: dict[str, list[int]] = {}
@@ -35,7 +35,7 @@ def meet_saved_names(network: RuleNetwork, book: ParameterBook, saved: Iterable[
 
 
 def renamed_parameters(book: ParameterBook, arrays: dict[str, Any]) -> dict[str, Any]:
-    """Parameters of a file of format 1 under their names of today."""
+    """Return the parameters of a file of format 1 under their present names."""
     found: dict[str, list[Any]] = {}
     for key, value in arrays.items():
         stem, _, rest = key.partition(".")

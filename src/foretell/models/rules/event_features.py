@@ -1,6 +1,6 @@
-"""What an event's numbers add to its embedding once it has happened: `W [1; x; missing]`, for functors with `features`.
+"""The term of an event's numbers in its embedding after it happened: `W [1; x; missing]`, for functors with `features`.
 
-All `W` start at 0: a fresh model is the one without.
+All `W` start at 0, so that an untrained model computes what it would without features.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ from foretell.lang.fact_table import inputs
 from foretell.plan.parameters import DimensionLayout
 from foretell.sampling.core.sampler import FutureCovariates
 
-KEPT = 65_536  # training events whose numbers are kept, for futures
+KEPT = 65_536  # the number of training events whose numbers are kept, for futures
 KEPT_PER_TYPE = 256
 
 
 @dataclass(frozen=True)
 class PointInputs:
-    """The values at the points of a plan, besides their times."""
+    """Values at the points of a plan, besides their times."""
 
-    numbers: Tensor | None  # [points, columns]: of events, where some have features
-    moments: Tensor | None  # float64 [points]: where the model follows the calendar
+    numbers: Tensor | None  # [points, columns]: of events, if some have features
+    moments: Tensor | None  # float64 [points]: if the model follows a calendar
 
 
 def numbers_of_points(batch: Batch, source: Tensor) -> Tensor:
-    """Standardised numbers [points, columns], missing but for events; `source` are places in [0, all events, what is asked]."""
+    """Return standardised numbers [points, columns], missing for points that are no events. `source` indexes [0, events, queries]."""
     assert batch.covariates is not None, "a batch for a program with features is made by its model's collator"
     found = batch.covariates.numbers.flatten(0, 1)
     rows = torch.cat([found.new_full((1, found.shape[1]), torch.nan), found])
@@ -47,7 +47,7 @@ def numbers_of_points(batch: Batch, source: Tensor) -> Tensor:
 def numbers_of_changes(
     encoder: CovariateEncoder, history: EventSequence, timeline: Timeline, device: torch.device
 ) -> Tensor:
-    """Standardised numbers of a history's events [changes, columns], in the rows of its changes; missing for an expiry."""
+    """Return standardised numbers of a history's events in the rows of its changes, [changes, columns]; missing for an expiry."""
     found = encoder.rows([history], len(history), device).numbers[0]
     if not timeline.is_expiry.any():
         return found
@@ -57,7 +57,7 @@ def numbers_of_changes(
 
 
 class EventFeatures(nn.Module):
-    """Matrices of functors, in the order of the program; columns are those of all of them, each once.
+    """Matrices of functors, in the order of the program. The columns of all functors are stored once each.
 
     Args:
         layout: the program and its dimensions.
@@ -78,22 +78,22 @@ class EventFeatures(nn.Module):
         self.W = nn.ParameterList(
             torch.zeros(layout.dimension(functor), inputs(len(columns))) for functor, columns in features.items()
         )
-        is_kept = bool(names)  # files of models without features know nothing of them
+        is_kept = bool(names)  # files of models without features lack these buffers
         self.register_buffer("kept", torch.zeros(0, len(names), dtype=torch.float64), persistent=is_kept)
         self.register_buffer("kept_missing", torch.zeros(0, len(names), dtype=torch.uint8), persistent=is_kept)
         self.register_buffer("kept_offsets", torch.zeros(1, dtype=torch.int64), persistent=is_kept)
 
     @property
     def columns(self) -> tuple[NumberColumn, ...]:
-        """How numbers of events count."""
+        """The columns of numbers of events, with their scales."""
         return self.encoder.columns
 
     def number(self, functor: str) -> int:
-        """The place of a functor, -1 for one without features."""
+        """Return the index of a functor, or -1 for one without features."""
         return self.functors.index(functor) if functor in self.functors else -1
 
     def inputs_of(self, number: int, numbers: Tensor) -> Tensor:
-        """Standardised numbers of all columns [..., columns] → `[1; x; missing]` of one functor's."""
+        """Return `[1; x; missing]` of one functor from standardised numbers of all columns [..., columns]."""
         W = self.W[number]
         own = numbers[..., self.places[self.functors[number]]]
         gone = own.isnan()
@@ -102,11 +102,11 @@ class EventFeatures(nn.Module):
         )
 
     def forward(self, number: int, numbers: Tensor) -> Tensor:
-        """The term that is added to the embeddings of events: [..., D]."""
+        """Return the term in the embeddings of events: [..., D]."""
         return self.inputs_of(number, numbers) @ self.W[number].T
 
     def fit(self, data: EventData) -> None:
-        """Columns count as in training data, some of whose events' numbers are kept, by type."""
+        """Compute the scales of columns from training data, and keep the numbers of some events per type."""
         if not self.functors:
             return
         self.encoder.fit(data)
@@ -122,16 +122,16 @@ class EventFeatures(nn.Module):
         self.keep(torch.cat([self.kept[:0].cpu(), *rows])[order], F.pad(counts.clamp(max=most).cumsum(0), (1, 0)))
 
     def keep(self, numbers: Tensor, offsets: Tensor) -> None:
-        """Standardised numbers of training events, NaN where missing, type after type."""
+        """Store standardised numbers of training events, sorted by type, NaN where missing. `offsets` has the start of each type."""
         device = self.kept.device
         self.kept, self.kept_missing = numbers.nan_to_num(nan=0.0).to(device), numbers.isnan().byte().to(device)
         self.kept_offsets = offsets.to(device)
 
     def drawn(self, types: Sequence[int | None], random: torch.Generator, how: FutureCovariates) -> Tensor:
-        """Numbers of events that are drawn: those of a training event of the type, at random, or missing ones: [n, columns]."""
+        """Return numbers of drawn events, [n, columns]: those of a random training event of the type, or missing ones."""
         none = len(self.kept_offsets) - 1
         place = torch.tensor([none if one is None or one >= none else one for one in types], dtype=torch.int64)
-        offsets = F.pad(self.kept_offsets.cpu(), (0, 1), value=len(self.kept))  # one more type, of which none is kept
+        offsets = F.pad(self.kept_offsets.cpu(), (0, 1), value=len(self.kept))  # an extra type without kept events
         start = offsets[place]
         count = offsets[place + 1] - start if how == "drawn" else torch.zeros_like(start)
         draws = torch.rand(len(types), generator=random, dtype=torch.float64)
@@ -139,7 +139,7 @@ class EventFeatures(nn.Module):
         known = self.kept.masked_fill(self.kept_missing.bool(), torch.nan)
         return F.pad(known, (0, 0, 0, 1), value=torch.nan)[rows.to(self.kept.device)]
 
-    # In and out
+    # Files
 
     def named_arrays(self) -> dict[str, Tensor]:
         return {f"add.features({functor}).W": one for functor, one in zip(self.functors, self.W, strict=True)}
@@ -150,12 +150,12 @@ class EventFeatures(nn.Module):
                 one.copy_(arrays[name])
 
     def spec(self) -> dict[str, Any]:
-        """Its description in a file, besides tensors."""
+        """Return what a file needs besides tensors."""
         kept = {"kept": len(self.kept), "kept_types": len(self.kept_offsets) - 1}
         return {"columns": [one.to_json() for one in self.columns], **kept}
 
     def restore(self, spec: dict[str, Any]) -> None:
-        """Columns, and room for what is kept; a `ValueError` where these are not those of the program."""
+        """Set the columns and allocate the kept numbers. Raise a `ValueError` if the columns are not those of the program."""
         names = [one.name for one in self.columns]
         found = spec["columns"]
         if [one.get("name") for one in found] != names or any(one.get("kind") != "number" for one in found):
@@ -174,13 +174,13 @@ class EventFeatures(nn.Module):
         )
 
     def check_state(self) -> None:
-        """Raise a `ValueError` that says which numbers no such model can have."""
+        """Raise a `ValueError` that names the numbers that are invalid in this model."""
         offsets = self.kept_offsets
         if int(offsets[0]) != 0 or int(offsets[-1]) != len(self.kept) or bool((offsets[1:] < offsets[:-1]).any()):
             raise ValueError("the rows of its kept features do not fit its types")
 
     def _apply(self, fn: Any, recurse: bool = True) -> EventFeatures:
-        """Numbers that are kept stay in float64, whatever the model's precision: an embedding rounds them, as it does those of data."""
+        """Keep stored numbers in float64 whatever the model's precision: embedding rounds them, as it rounds those of data."""
         kept = self.kept
         super()._apply(fn, recurse)
         self.kept = kept.to(self.kept_offsets.device)

@@ -1,6 +1,6 @@
-"""Embeddings of possible events, and of those that happened → their log-intensities; and the parameters of that by their public names.
+"""Log-intensities of possible and observed events from their embeddings, and the parameters of intensities under their public names.
 
-`λ_e(t) = τ softplus(w(t)·[1; emb]/τ) r(t)`: `w(t)` turns with the calendar where there is one (`rule_calendar.py`), and the factors `r(t)`
+`λ_e(t) = τ softplus(w(t)·[1; emb]/τ) r(t)`. `w(t)` changes with the calendar, if there is one (`rule_calendar.py`), and the factors `r(t)`
 depend on the time since the last event (`time_mixture.py`).
 """
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 def event_logs(
     model: RuleModel, plan: Frame, embeddings: Embeddings, densities: Densities | None, clock: ClockRows | None
 ) -> tuple[Tensor, Tensor]:
-    """Log-intensities of all possible events, and of all that happened: 0 for those that are not scored."""
+    """Return log-intensities of all possible events, and of all observed events: 0 for those that are not scored."""
     split_up = [len(plan.possible_query), plan.events]
     out = torch.zeros(sum(split_up), dtype=model.dtype, device=model.device)
     for part in plan.intensities:
@@ -47,7 +47,7 @@ def event_logs(
 
 
 def event_arrays(model: RuleModel) -> dict[str, Tensor]:
-    """Parameters of intensities, in the data's unit of time, and of the calendar, by their public names."""
+    """Return parameters of intensities, in the data's unit of time, and of the calendar, under their public names."""
     found: dict[str, Tensor] = {}
     for number, name in enumerate(model.functors):
         found[f"intensity.{name}.w"] = model.w[number] / model.time_scale
@@ -57,7 +57,7 @@ def event_arrays(model: RuleModel) -> dict[str, Tensor]:
 
 
 def check_event_arrays(model: RuleModel, arrays: Mapping[str, Tensor]) -> None:
-    """Refuse what no intensity can have."""
+    """Raise an error if intensities cannot have these parameters."""
     for name in model.functors:
         if not bool((arrays[f"intensity.{name}.tau"] > 0).all()):
             raise ForetellError(f"intensity.{name}.tau: expected a number above 0")
@@ -65,7 +65,7 @@ def check_event_arrays(model: RuleModel, arrays: Mapping[str, Tensor]) -> None:
 
 @torch.no_grad()
 def load_event_arrays(model: RuleModel, arrays: Mapping[str, Tensor]) -> None:
-    """The inverse of `event_arrays`."""
+    """Set parameters from arrays like those of `event_arrays`."""
     for number, name in enumerate(model.functors):
         model.w[number].copy_(arrays[f"intensity.{name}.w"] * model.time_scale)
         model.log_tau[number] = (arrays[f"intensity.{name}.tau"] * model.time_scale).log()

@@ -1,4 +1,4 @@
-"""Parts of samplers of models of rules: sampled sequences that are equal so far, and scores of their possible events."""
+"""Parts of samplers of models of rules: copies of sampled sequences, and scores of possible events."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from foretell.sampling.bounds.values import summed
 
 @dataclass(frozen=True, eq=False)
 class Copies:
-    """Sequences that are the same so far are evaluated together, as if they were one with more times."""
+    """Sequences that are equal so far. They are evaluated together, as one sequence with more times."""
 
-    first: Tensor  # int64 [kinds]: a sequence of each
+    first: Tensor  # int64 [kinds]: one sequence of each kind
     kind: Tensor  # int64 [W]
-    number: Tensor  # int64 [W]: which of its kind
+    number: Tensor  # int64 [W]: the number within its kind
     most: int
 
     @classmethod
@@ -36,7 +36,7 @@ class Copies:
         return cls(first, of_kind, of_number, max(counts, default=0))
 
     def spread(self, times: Tensor) -> Tensor:
-        """[W, P] to [kinds, most · P]; where a kind has fewer copies, times of no account."""
+        """Reshape [W, P] to [kinds, most · P]. A kind with fewer copies is padded with arbitrary times."""
         if self.most == 1:
             return times
         out = times[self.first].unsqueeze(1).repeat(1, self.most, 1)
@@ -44,13 +44,13 @@ class Copies:
         return out.flatten(1)
 
     def back(self, values: Tensor) -> Tensor:
-        """[kinds, most · P, …] to [W, P, …]."""
+        """Reshape [kinds, most · P, …] to [W, P, …]."""
         return values if self.most == 1 else values.unflatten(1, (self.most, -1))[self.kind, self.number]
 
 
 @dataclass(frozen=True, eq=False)
 class EventScoreTable:
-    """Possible events whose embeddings have one dimension; where functors have factors of their own, those of one functor."""
+    """Possible events with embeddings of one dimension; of one functor, if functors have factors of their own."""
 
     dim: int
     row: Tensor  # int64 [E]: in the table of that dimension
@@ -58,10 +58,10 @@ class EventScoreTable:
     mixture: Tensor | None  # float64 [scales, 1 + dim]
     shape: Tensor | None  # float64 [scales, 1 + dim]
     clock: Tensor | None  # float64 [features, 1 + dim], in units of tau
-    kind: Tensor  # int64 [E]: of which kind of sequence
+    kind: Tensor  # int64 [E]: the kind of sequence
 
     def scores(self, top: Embeddings, degree: int) -> ChebyshevPiece:
-        """`w·[1; emb]/τ`: [E, P]."""
+        """Return `w·[1; emb]/τ`: [E, P]."""
         table = top[self.dim]
         rows, w = table[self.row], self.w[:, 1:].unsqueeze(-1)
         shape = len(rows), degree + 1, table.shape[2]
@@ -70,7 +70,7 @@ class EventScoreTable:
         return found.plus(self.w[:, :1])
 
     def turned(self, top: Embeddings, waves: ChebyshevPiece, degree: int) -> ChebyshevPiece:
-        """What waves of the calendar [kinds, P, features] add to scores: [E, P]."""
+        """Return the terms of the calendar's waves [kinds, P, features] in scores: [E, P]."""
         assert self.clock is not None
         moved = waves.through(self.clock).map(lambda part: part[..., self.kind, :, :])
         rows = unpacked(top[self.dim][self.row], degree)
@@ -78,12 +78,12 @@ class EventScoreTable:
         return moved.map(lambda part: part[..., 0]) + of_embedding
 
     def amplitudes(self, top: Embeddings, degree: int) -> ChebyshevPiece:
-        """`softplus(v_j·[1; emb])`: [E, P, scales]."""
+        """Return `softplus(v_j·[1; emb])`: [E, P, scales]."""
         assert self.mixture is not None
         return softplus(self._scores_of(self.mixture, top, degree))
 
     def exponents(self, top: Embeddings, degree: int) -> ChebyshevPiece:
-        """`a_k·[1; emb]`: [E, P, scales]."""
+        """Return `a_k·[1; emb]`: [E, P, scales]."""
         assert self.shape is not None
         return self._scores_of(self.shape, top, degree)
 
@@ -96,18 +96,18 @@ class EventScoreTable:
 
 @dataclass(frozen=True, eq=False)
 class ScoredEvents:
-    """Events of some sequences, and all that their intensities follow from beside embeddings."""
+    """Events of some sequences, and everything besides embeddings that their intensities depend on."""
 
-    by_dim: tuple[EventScoreTable, ...]  # E in all
-    kind: Tensor  # int64 [E]: of which kind of sequence
+    by_dim: tuple[EventScoreTable, ...]  # together E events
+    kind: Tensor  # int64 [E]: the kind of sequence
     scale: Tensor  # float64 [E]: tau in the data's unit of time
-    last: Tensor  # float64 [kinds]: when the last event was
-    starts: Tensor  # float64 [kinds]: the moment of time 0
+    last: Tensor  # float64 [kinds]: the time of the last event
+    starts: Tensor  # float64 [kinds]: the moment at time 0
 
     def rates(
         self, parameters: RuleParameters, top: Embeddings, middle: Tensor, half: Tensor, degree: int
     ) -> ChebyshevPiece:
-        """Intensities on windows [kinds, P]: [E, P]."""
+        """Return intensities on windows [kinds, P]: [E, P]."""
         scores = joined_pieces([one.scores(top, degree) for one in self.by_dim], -2)
         if parameters.clock is not None:
             waves = parameters.clock_waves(self.starts, middle, half, degree)
@@ -129,7 +129,7 @@ def on_device(device: torch.device, values: np.ndarray) -> Tensor:
 
 
 def over_scales(amplitudes: ChebyshevPiece, densities: ChebyshevPiece, kind: Tensor) -> ChebyshevPiece:
-    """The sum over scales of amplitudes of events [E, P, scales] times densities of their sequences: [E, P]."""
+    """Return the sum over scales of amplitudes of events [E, P, scales] times densities of their sequences: [E, P]."""
     whole = summed(amplitudes * densities.map(lambda part: part[..., kind, :, :]))
     return whole.map(lambda part: part.squeeze(-1))
 

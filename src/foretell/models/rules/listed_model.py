@@ -1,4 +1,4 @@
-"""A model whose possible events are products → the same model with all of them listed, for methods that do not support products."""
+"""Turn a model whose possible events are products into one with listed events, for methods that do not support products."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from foretell.models.rules.rule_model import RuleModel
 
 log = logging.getLogger("foretell")
 Model = TypeVar("Model", bound=RuleModel[Any])
-_histories: WeakKeyDictionary[Histories, Histories] = WeakKeyDictionary()  # of products → of rows
+_histories: WeakKeyDictionary[Histories, Histories] = WeakKeyDictionary()  # from histories with products to listed ones
 
 
 def listed_model(model: Model, what: str) -> Model:
-    """`what` lists them, which is said once. The two share their parameters."""
+    """Return a model that lists events and shares its parameters with `model`. The first time, warn that `what` lists them."""
     grounding = model.histories.grounding
     if not grounding.products:
         return model
@@ -34,7 +34,7 @@ def listed_model(model: Model, what: str) -> Model:
 
 
 def sampled_model(model: Model) -> Model:
-    """The model itself, if its events can be drawn without being listed."""
+    """Return the model itself if its events can be drawn without a list, else a model that lists them."""
     grounding = model.histories.grounding
     rules = [grounding.program.rules[one.rule].rule for one in grounding.products]
     return listed_model(model, "sampling") if any(one.parameter_variables for one in rules) else model

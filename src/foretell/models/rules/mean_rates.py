@@ -1,4 +1,4 @@
-"""The rates of events of each functor in training data while they are possible, which are the initial intensities."""
+"""The rate of each functor's events in training data while they are possible: the initial intensities."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from foretell.plan.product_counts import product_counts
 if TYPE_CHECKING:
     from foretell.models.rules.rule_model import RuleModel
 
-PSEUDO_EVENTS = 0.5  # of every functor: one that never happens in training starts with a small rate and not none
+PSEUDO_EVENTS = 0.5  # added for every functor, so that one without events in training starts with a small rate
 
 
 def mean_rates(model: RuleModel, data: EventData) -> np.ndarray:
-    """Rates of all functors of events, per unit of the data's time: float64."""
+    """Return the rates of all functors of events, per unit of the data's time: float64."""
     counts, exposure = np.full(len(model.functors), PSEUDO_EVENTS), np.zeros(len(model.functors))
     place = {name: number for number, name in enumerate(model.functors)}
     grounding = model.histories.grounding
@@ -34,13 +34,13 @@ def mean_rates(model: RuleModel, data: EventData) -> np.ndarray:
         products = product_counts(timeline)
         rows = rows[
             ~np.isin(of_fact[rows[:, 0]], [place[name] for name in products])
-        ]  # these counts have what is listed
+        ]  # the counts of products include listed events
         np.add.at(exposure, of_fact[rows[:, 0]], ends[rows[:, 2]] - ends[rows[:, 1]])
         for name, possible in products.items():
             exposure[place[name]] += (possible.events * np.diff(ends)).sum()
         happened = of_type[sequence.types[timeline.possible_events[~timeline.is_expiry]]]
         counts += np.bincount(happened[happened >= 0], minlength=len(counts))
-    # What was never possible tells nothing about its rate: it counts as if it had been so all the time.
+    # The rate of an event that was never possible is unknown: it counts as possible all the time.
     observed = sum(sequence.t_end for sequence in data) or 1.0
     exposure = np.where(exposure > 0.0, exposure, observed)
     return counts / exposure

@@ -1,4 +1,4 @@
-"""NDTT, neural Datalog through time (docs/explanation/rivals.md): every fact that events add has a gated cell, which they move."""
+"""NDTT, neural Datalog through time (docs/explanation/rivals.md): every fact that events add has a gated cell that they update."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from foretell.models.rules.rule_options import RuleOptions
 
 @dataclass(frozen=True)
 class NdttOptions(RuleOptions):
-    """The options are those of all models made of rules."""
+    """The options of all models made of rules."""
 
 
 @register(ModelSpec("ndtt", "NDTT", NdttOptions, "facts have cells that events move", "Mei et al. 2020"))
 class NDTT(CellModel[NdttOptions]):
     """NDTT, neural Datalog through time: a program of rules is the network, and facts have LSTM cells.
 
-    A fact's cell is moved by the events that add it and decays between them; proofs are embedded as in A-NDTT.
+    Events that add a fact update its cell, which decays between them. Proofs are embedded as in A-NDTT.
 
     Mei, Qin, Xu & Eisner, "Neural Datalog Through Time: Informed Temporal Modeling via Logical Specification", ICML 2020.
 

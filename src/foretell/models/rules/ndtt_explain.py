@@ -1,9 +1,9 @@
-"""The remaining contributions of additions to the cells of an NDTT just before one time: each `r` that added a fact, with the
+"""The remaining contributions of additions to the cells of an NDTT just before one time: for each `r` that added a fact, the
 share of each addition.
 
-An addition adds `i·z` to a cell and `ī·z` to its target, and both lose a share of their old values; then they drift. With the
-gates held fixed, a cell is linear in its inputs. So the remaining part of each addition is known, and these parts add up to the
-cell. If several additions of one event are pooled, each counts with its share of the pool.
+An addition adds `i·z` to a cell and `ī·z` to its target, and reduces the old values of both by a factor. Then the cell decays towards its
+target. With fixed gates, a cell is linear in its inputs. So the remaining part of each addition is known, and these parts add up to
+the cell. If several additions of one event are pooled, each counts with its share of the pool.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from foretell.plan.cell_plan import CellPlan
 
 @torch.no_grad()
 def look_into_cells(model: NDTT, history: EventSequence, at: float) -> Look:
-    """The state just before a time."""
+    """Return the `Look` just before a time."""
     return _GatedTrace(model, history, at).heads()
 
 
@@ -36,7 +36,7 @@ class _GatedTrace(CellTrace[NDTT]):
         dim, versions = self.merger.dim[slot], self.versions
         found, given = [], []
         version, later = last, 0
-        matters = torch.tensor([1.0, 0.0], dtype=torch.float64)[:, None].expand(2, dim)  # of c and c̄, to the value now
+        matters = torch.tensor([1.0, 0.0], dtype=torch.float64)[:, None].expand(2, dim)  # weights of c and c̄
         while version:
             elapsed = self.passed(version, later) if later else self.waited(version)
             faded = torch.exp(-self.cells[version, 2, :dim] * elapsed)
@@ -53,7 +53,7 @@ class _GatedTrace(CellTrace[NDTT]):
         return CellShares(np.concatenate(found), whole, value - whole.sum(0))
 
     def _moved(self, additions: np.ndarray, version: int, dim: int) -> tuple[Tensor, Tensor]:
-        """What each addition puts into a cell and its target [A, 2, dim], and what they keep of what they were [2, dim]."""
+        """Return each addition's input to a cell and its target [A, 2, dim], and the factors of their old values [2, dim]."""
         said = self.proposals(additions)
         enter, keep, candidate, target_enter, target_keep, _ = said.rows.unflatten(1, (GATES, dim)).unbind(1)
         entered = torch.stack([enter, target_enter], 1).sigmoid() * candidate.tanh().unsqueeze(1)
@@ -64,7 +64,7 @@ class _GatedTrace(CellTrace[NDTT]):
         return scale * entered, 1.0 - (scale * forgotten).sum(0)
 
     def _just_before(self, version: int, dim: int) -> Tensor:
-        """A cell and its target when a version's event happens: [2, dim]."""
+        """Return a cell and its target just before a version's event: [2, dim]."""
         before = int(self.versions.before[version])
         if not before:
             return torch.zeros(2, dim, dtype=torch.float64)

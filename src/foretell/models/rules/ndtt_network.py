@@ -15,8 +15,8 @@ from foretell.nn.gated_cells import GatedCells, drifted
 from foretell.plan.cell_plan import CellPlan
 from foretell.plan.parameters import ParameterBook
 
-# The gates of `G` are input, forget, candidate, target-input, target-forget, decay; here those with one activation stand together,
-# and what is forgotten is σ(−x).
+# The gates of `G` are input, forget, candidate, target-input, target-forget, decay. Here those with the same activation are adjacent, and
+# the forgotten share is σ(−x).
 ORDER, SIGNS = (0, 1, 3, 4, 2, 5), (1.0, -1.0, 1.0, -1.0, 1.0, 1.0)
 
 

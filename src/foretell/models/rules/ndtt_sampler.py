@@ -1,4 +1,4 @@
-"""Sampler of an NDTT: embeddings are the network's own `tanh(deduced + cell)` (`ndtt_network.py`), at times or on windows of time."""
+"""Sampler of an NDTT. Embeddings are the network's own `tanh(deduced + cell)` (`ndtt_network.py`), at times or on windows of time."""
 
 from __future__ import annotations
 
@@ -23,24 +23,24 @@ from foretell.sampling.rules.states import LocalPlan
 if TYPE_CHECKING:
     from foretell.models.rules.ndtt import NDTT
 
-SLOWEST = 1e-300  # a decay that is 0 in floating point would be divided by
+SLOWEST = 1e-300  # replaces a decay of 0, which would be divided by
 
 
 @dataclass(frozen=True, eq=False)
 class CellTable(CellRows):
-    """`cell(t) = target + (c − target)·exp(−rate·(t − since))`. All cells have the same size; the padding of shorter ones stays 0."""
+    """`cell(t) = target + (c − target)·exp(−rate·(t − since))`. All cells are padded with 0 to the same size."""
 
     c: Tensor  # float64 [n, D]
     target: Tensor  # float64 [n, D]
-    rate: Tensor  # float64 [n, D]: a unit of the data's time
+    rate: Tensor  # float64 [n, D]: per unit of the data's time
     since: Tensor  # float64 [n]
 
     def narrow(self, dim: int) -> CellTable:
-        """The first components of every cell."""
+        """Return the cells with their first `dim` components."""
         return CellTable(self.c[:, :dim], self.target[:, :dim], self.rate[:, :dim], self.since)
 
     def now(self, times: Tensor) -> Tensor:
-        """At one time each, [n]."""
+        """Return the cells' values, each at its own time, [n]."""
         return self.target + (self.c - self.target) * torch.exp(-self.rate * (times - self.since).unsqueeze(-1))
 
 
@@ -48,14 +48,14 @@ class CellTable(CellRows):
 class SampledCellRows:
     """Slots of one dimension that have cells."""
 
-    target: Tensor  # int64 [C]: rows of the sum of vectors
+    target: Tensor  # int64 [C]: rows of the sums of vectors
     sequence: Tensor  # int64 [C]
-    table: CellTable  # [C], of that dimension
+    table: CellTable  # [C], with that dimension
 
 
 @dataclass(frozen=True, eq=False)
 class NDTTTables:
-    """Some sequences side by side."""
+    """The precomputed tables of some sequences, evaluated together."""
 
     slots: SlotTables
     reads: dict[int, SampledCellRows]
@@ -106,7 +106,7 @@ class NDTTSampler(CellSampler):
 
 
 def moved_cells(old: CellTable, times: Tensor, fired: Proposals, time_scale: float) -> CellTable:
-    """Cells after an event each, at its time [n]; those that are new come as zeros."""
+    """Return cells after one event each, at its time [n]. New cells are passed as zeros."""
     now = old.now(times)
     c, target = now[fired.cell], old.target[fired.cell]
     i, f, z, i_target, f_target, decay = fired.sums.unflatten(1, (GATES, -1)).unbind(1)

@@ -1,4 +1,4 @@
-"""Means and standard deviations of the columns of facts and events: as files of parameters have them, and back."""
+"""Means and standard deviations of the columns of facts and events, to and from files of parameters."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ class NumberScales:
     network: RuleNetwork
 
     def to_json(self) -> dict[str, Any]:
-        """Empty where the program has no features."""
+        """Return the scales as JSON; empty if the program has no features."""
         tables, events = self.network.book.columns, self.network.features.columns
         if not tables and not events:
             return {}
         return {"events": _shown(events), "tables": {functor: _shown(some) for functor, some in tables.items()}}
 
     def load(self, found: Any, source: str) -> None:
-        """Take over what `to_json` gave for the same program."""
+        """Set the scales from the JSON of a model with the same program."""
         book, features = self.network.book, self.network.features
         wrong = ForetellError(f'{source}: "features" is {str(found)[:80]}: {EXPECTED} with the columns of the program')
         if (

@@ -1,7 +1,7 @@
-"""A model made of rules → the same model with other rows for tables of its program.
+"""Replace the rows of tables in the program of a model made of rules.
 
-Parameters stay. Rows that training never met are the mean of the trained ones, as are all groups that come of them; where a table has
-features, their numbers give them their vectors. Numbers count as in training.
+Parameters stay. New rows, and all new groups that they lead to, get the mean of the trained parameters; if a table has features, the
+vectors of its rows are computed from their numbers. The scales of numbers are those of training.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ class TakesRows:
     """A model whose program has tables."""
 
     def with_tables(self, files: Mapping[str, str | Path]) -> Self:
-        """A copy of the model with other rows for some tables of its program; the model itself stays as it is.
+        """Return a copy of the model with other rows in some tables of its program. The model itself does not change.
 
-        Parameters stay, too. Rows that training never met, and the groups that come of them, have the mean of the trained ones; rows of a
-        table with features have the vectors that their numbers give them.
+        Parameters stay, too. New rows, and the groups that they lead to, have the mean of the trained parameters. In a table with features,
+        the vectors of rows are computed from their numbers.
 
         Args:
-            files: CSV or Parquet files by the name of their table: `model.with_tables({"user": "new.csv"})`.
+            files: CSV or Parquet files by the name of the table: `model.with_tables({"user": "new.csv"})`.
 
         Returns:
             The copy.
@@ -47,14 +47,14 @@ class TakesRows:
 
 
 def fill_from_log(model: RuleModel[Any], data: EventData) -> None:
-    """Rows of tables `from_log` that wait for training data: all is made of the program, and made again now that they are known."""
+    """Fill tables `from_log` that still lack their training data, and build the model again with the complete program."""
     if model.program.waits_for_log:
         make, how = vars(type(model))["__init__"], {"seed": model.rule_network.seed, "dtype": model.dtype}
         make(model, with_log(model.program, data), model.vocabulary, model.options, **how)
 
 
 def use_program(model: RuleModel[Any], program: Program) -> None:
-    """`program` is the model's own, but for rows of its tables."""
+    """Use `program`, which must be the model's own except for rows of tables."""
     if program is model.program:
         return
     layout, book, before = replace(model.layout, program=program), model.book, model.histories

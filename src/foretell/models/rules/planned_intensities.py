@@ -15,25 +15,25 @@ from foretell.data import Vocabulary
 
 @dataclass(frozen=True)
 class PlannedIntensities:
-    """Log-intensities of all possible events at some queries, and of the events that happened."""
+    """Log-intensities of all possible events at some queries, and of the observed events."""
 
     about: QueryPlan
-    possible: Tensor  # [E]: log λ, one for each of the plan's possible events
-    happened: Tensor  # [events of all sequences]: log λ, 0 where the event is not scored
+    possible: Tensor  # [E]: log λ, one per possible event of the plan
+    happened: Tensor  # [events of all sequences]: log λ, 0 for an event that is not scored
 
     def at_ends(self, batch: Batch) -> Tensor:
-        """Log-intensities of the events of a batch, 0 where there is none: [B, N]."""
+        """Return log-intensities of the events of a batch, [B, N]; 0 in padding."""
         ends = self.happened.new_zeros(batch.times.numel())
         return ends.index_copy(0, self.about.event, self.happened).view(batch.times.shape)
 
     def summed(self, values: Tensor, shape: tuple[int, int]) -> Tensor:
-        """Values of possible events [E], summed by query: [B, Q]."""
+        """Return the sums of values of possible events [E] by query: [B, Q]."""
         weight = self.about.plan.possible_weight
         values = values if weight is None else values * weight.to(values.dtype)
         return values.new_zeros(shape[0] * shape[1]).index_add(0, self.about.query, values).view(shape)
 
     def columns(self, vocabulary: Vocabulary) -> Tensor:
-        """The type of each possible event in the vocabulary, whose size stands for one that is not there: int64 [E]."""
+        """Return the type of each possible event, int64 [E]; the size of the vocabulary stands for an unknown type."""
         distinct, inverse = np.unique(self.about.plan.possible_fact, return_inverse=True)
         found = [vocabulary.find(self.about.plan.text(fact)) for fact in distinct.tolist()]
         table = np.asarray([len(vocabulary) if one is None else one for one in found], dtype=np.int64)

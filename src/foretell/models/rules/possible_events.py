@@ -1,4 +1,4 @@
-"""For models made of rules: which events are possible in each gap, by functor. Between changes the possible events stay the same."""
+"""The possible events in each gap by functor, for models made of rules. Between changes, possible events stay the same."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class PossibleEvents:
     count: np.ndarray  # int64 [B, N + 1, functors]: 0 in padded gaps
 
     def facts(self, row: np.ndarray, gap: np.ndarray, functor: np.ndarray, number: np.ndarray) -> np.ndarray:
-        """The fact with each number, below the count of its row, gap and functor: [n]."""
+        """Return the fact with each number, [n]. A number is below the count of its row, gap and functor."""
         found = np.empty(len(row), dtype=np.int64)
         for which in np.unique(row).tolist():
             mine = row == which
@@ -27,19 +27,19 @@ class PossibleEvents:
 
 
 def possible_totals(model: RuleModel, sequence: EventSequence) -> np.ndarray:
-    """How many events are possible in each gap between changes of a sequence: int64 [changes + 1]."""
+    """Return the number of possible events in each gap between changes of a sequence: int64 [changes + 1]."""
     key, timeline = model.histories.timeline(model.vocabulary, sequence)
     return model.histories.totals(key, timeline)[1:]
 
 
 def gaps_of_events(model: RuleModel, sequence: EventSequence) -> np.ndarray:
-    """In which gap between events each gap between changes lies: int64 [changes + 1]."""
+    """Return, for each gap between changes, the gap between events that contains it: int64 [changes + 1]."""
     _, timeline = model.histories.timeline(model.vocabulary, sequence)
     return np.concatenate([[0], np.cumsum(~timeline.is_expiry)])
 
 
 def possible_events(model: RuleModel, batch: Batch) -> PossibleEvents:
-    """In the order of the model's functors. A query that has seen `g` events looks at state `g + 1`."""
+    """Return the possible events, in the order of the model's functors. A query that has seen `g` events uses state `g + 1`."""
     assert batch.rules is not None, "a batch for a model made of rules is made by its collator"
     count = np.zeros((*batch.gap_start.shape, len(model.functors)), dtype=np.int64)
     rows = []

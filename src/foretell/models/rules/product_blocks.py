@@ -1,6 +1,6 @@
-"""Blocks of possible events of products, and a bound of the intensities of all events of a block on windows of time.
+"""Blocks of possible events of products, and an upper bound of the intensities in a block on windows of time.
 
-`docs/explanation/products.md` has the proof that what is accepted has the exact law.
+`docs/explanation/products.md` has the proof that accepted events have exactly the model's distribution.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from foretell.plan.int_arrays import Ints, joined
 from foretell.plan.products import FunctorProducts, ProductHistory
 from foretell.sampling.bounds.chebyshev import ChebyshevPiece, between, point
 
-BLOCKS = 2048  # of a product, at most
-FEW = 256  # of which all are cut in two at once
-FLAT = 1  # the degree of what is only known to be within a range
-SLACK = 1e-9  # for rounding: of scores, and of the size of all that they add up
+BLOCKS = 2048  # limit per product
+FEW = 256  # below this number of blocks, all are split at once
+FLAT = 1  # the degree of pieces for values that are only known to be in a range
+SLACK = 1e-9  # for rounding, relative to scores and to the absolute terms of their sums
 POINT = BoundedRows(0, {})
 
 
 class RangeRows(BoundedRows):
-    """Rows that are anywhere within ranges."""
+    """Rows whose values may be anywhere within ranges."""
 
     def __init__(self) -> None:
         super().__init__(FLAT, {})
@@ -44,7 +44,7 @@ class RangeRows(BoundedRows):
 
 @dataclass(frozen=True, eq=False)
 class ProductWindows:
-    """Windows of a sequence [1, P], and when its last event and its time 0 were."""
+    """Windows of a sequence [1, P], the time of its last event, and its start."""
 
     middle: Tensor
     half: Tensor
@@ -54,7 +54,7 @@ class ProductWindows:
 
 @dataclass(frozen=True, eq=False)
 class FunctorRows:
-    """All products of one functor in which something is possible."""
+    """All products of one functor that have possible events."""
 
     events: FunctorProducts
     number: int  # among the functors of events
@@ -62,7 +62,7 @@ class FunctorRows:
     products: tuple[ProductRows, ...]
 
     def highest(self, found: Tensor, parameters: RuleParameters, at: ProductWindows, degree: int) -> Tensor:
-        """No intensity of an embedding within these ranges, rows [B, ·, P, D], is higher: [B, P] on windows, then in their middles."""
+        """Return upper bounds of intensities for embeddings in ranges, rows [B, ·, P, D]: [B, P] on windows, then in their middles."""
         ranges = unpacked(found, FLAT)
         low, high = ranges.lower(), ranges.upper()
         if not degree:
@@ -74,7 +74,7 @@ class FunctorRows:
     def _highest(
         self, low: Tensor, high: Tensor, parameters: RuleParameters, at: ProductWindows, degree: int
     ) -> Tensor:
-        """Highest intensities of embeddings within ranges [B, P or 1, D], on windows [1, P]: [B, P]."""
+        """Return upper bounds of intensities, [B, P], for embeddings in ranges [B, P or 1, D], on windows [1, P]."""
         tau, half = parameters.tau[self.number], at.half
         score = _most(low, high, parameters.w[self.number, : 1 + self.dim] / tau)
         if parameters.clock is not None:
@@ -93,7 +93,7 @@ class FunctorRows:
         return (rate * (1.0 + SLACK)).expand(-1, at.middle.shape[1])
 
     def spread(self, found: Tensor, parameters: RuleParameters) -> Tensor:
-        """How much of such a bound may be too much, about, at one time: [B]."""
+        """Return about the share of such a bound that may be excess, at one time: [B]."""
         ranges = unpacked(found, FLAT)
         w = parameters.w[self.number, 1 : 1 + self.dim] / parameters.tau[self.number]
         return -torch.expm1(-((ranges.upper() - ranges.lower())[:, 0] @ w.abs()))
@@ -101,7 +101,7 @@ class FunctorRows:
     def rates(
         self, deduced: Sequence[Tensor], query: RuleQuery, parameters: RuleParameters, times: Tensor, at: ProductWindows
     ) -> Tensor:
-        """Intensities of events at one time each [n], from what is deduced for them in each layer [n, D]."""
+        """Return intensities of events, each at its own time [n], from the deductions for them in each layer [n, D]."""
         count, number = len(times), self.number
         top = query.head(self.dim, [packed(point(one.unsqueeze(1))) for one in deduced], POINT)
         rows = torch.arange(count, device=times.device)
@@ -120,19 +120,19 @@ class FunctorRows:
 
 
 def _ends(piece: ChebyshevPiece) -> tuple[Tensor, Tensor]:
-    """What something is on windows, at least and at most: [P, …]."""
+    """Return the smallest and largest value on windows: [P, …] each."""
     return (piece.lower()[0], piece.upper()[0]) if piece.degree else (piece.v[0, 0], piece.v[0, 0])
 
 
 def _over(values: Tensor, factors: Tensor) -> Tensor:
-    """Sums over scales, of [B, P or 1, scales] and [P, scales]: [B, P]."""
+    """Return sums over scales, [B, P], of [B, P or 1, scales] times [P, scales]."""
     if values.shape[1] == 1:
         return values[:, 0] @ factors.T
     return (values * factors).sum(-1)
 
 
 def _most(low: Tensor, high: Tensor, weights: Tensor) -> Tensor:
-    """`w·[1; x]` at most, for x [B, P, D] within ranges and vectors w [..., 1 + D]: [B, P, ...]."""
+    """Return the maximum of `w·[1; x]`, [B, P, ...], for x [B, P, D] within ranges and vectors w [..., 1 + D]."""
     w = weights[..., 1:].movedim(0, -1)
     found = high @ w.clamp(min=0.0) + low @ w.clamp(max=0.0)
     off = weights[..., 0].abs() + torch.maximum(low.abs(), high.abs()) @ w.abs()
@@ -140,7 +140,7 @@ def _most(low: Tensor, high: Tensor, weights: Tensor) -> Tensor:
 
 
 def _most_products(low: Tensor, high: Tensor, below: Tensor, above: Tensor) -> Tensor:
-    """`v·x` at most, for x [B, P, D] and v [P, D] within ranges: [B, P]."""
+    """Return the maximum of `v·x`, [B, P], for x [B, P, D] and v [P, D] within ranges."""
     ends = [x * v for x in (low, high) for v in (below, above)]
     most = torch.stack(ends).amax(0)
     return most.sum(-1) + SLACK * torch.maximum(low.abs(), high.abs()).mul(above.abs() + below.abs()).sum(-1)
@@ -148,12 +148,12 @@ def _most_products(low: Tensor, high: Tensor, below: Tensor, above: Tensor) -> T
 
 @dataclass(frozen=True, eq=False)
 class StateProducts:
-    """What the products of a state make possible. Facts that nothing is remembered of are the same in all its sequences."""
+    """The products of a state. Embeddings of facts without a past are the same in all sequences with that state."""
 
     functors: tuple[FunctorRows, ...]
     history: ProductHistory
-    still: FactTables  # at one time, and
-    bounded: FactTables  # with what rounding does to them
+    still: FactTables  # at one time, without rounding errors
+    bounded: FactTables  # with bounds of rounding errors
 
     @classmethod
     def of(
@@ -184,17 +184,17 @@ class StateProducts:
 
     @cached_property
     def still_ranges(self) -> list[Ranges | None]:
-        """Ranges of all parts: [layers, facts, 2, D], the second without rounding."""
+        """Return ranges of all parts: [layers, facts, 2, D]. The second entry of each pair is without rounding errors."""
         return [part.ranges(self.bounded) for part in self.parts]
 
     def moving(self, facts: Ints) -> tuple[tuple[Ints, ...], Ints]:
-        """Facts of each part that change with time, if some embeddings do, and all whose embeddings they need."""
+        """Return the facts of each part that change with time if `facts` do, and all facts whose embeddings they need."""
         found = tuple(part.moving(facts) for part in self.parts)
         bodies = [one for part, own in zip(self.parts, found, strict=True) for one in part.some(own).bodies]
         return found, np.unique(joined([np.zeros(0, dtype=np.int64), *bodies]))
 
     def ranges(self, moving: Sequence[Ints], tables: FactTables, columns: int) -> Iterator[list[list[Ranges | None]]]:
-        """By functor, product and part: at all times; or on all windows together, and behind that in the middle of the first."""
+        """Yield ranges by functor, product and part: at all times, or over all windows together and then in the middle of the first."""
         whole: list[Ranges | None] = []
         for part, cells, own in zip(self.parts, moving, self.still_ranges, strict=True):
             if own is None:
@@ -223,7 +223,7 @@ class StateProducts:
         parameters: RuleParameters,
         at: ProductWindows,
     ) -> Tensor:
-        """Intensities of candidates, each at one of the times at which embeddings are given; 0 where it is no event of its own."""
+        """Return intensities of candidates, each at one of the times of `moving`; 0 for candidates that repeat an event or are none."""
         found, tables = torch.zeros_like(times), TwoTables(moving, self.still)
         of_events = {one.events.functor: one for one in self.functors}
         for events, product, mine, args in self.history.decoded(number, np.ones_like(number)):
@@ -245,7 +245,7 @@ class StateProducts:
 
 @dataclass(frozen=True, eq=False)
 class ProductBlocks:
-    """One product, cut into blocks: nodes of the trees of its parts."""
+    """One product, split into blocks: each is a node of the tree of every part."""
 
     rows: ProductRows
     trees: tuple[PartTree, ...]
@@ -253,14 +253,14 @@ class ProductBlocks:
 
     @property
     def sizes(self) -> Tensor:
-        """Candidates of each block."""
+        """The number of candidates in each block."""
         found = torch.ones(len(self.blocks), dtype=torch.float64, device=self.blocks.device)
         for place, tree in enumerate(self.trees):
             found = found * tree.size[self.blocks[:, place]].double()
         return found
 
     def candidates(self, block: Ints, which: Ints) -> Ints:
-        """The candidates that have a place in a block each: its digits are members of the nodes."""
+        """Return the candidate at a position of each block. The digits of the position select members of the nodes."""
         number, weight = np.zeros(len(block), dtype=np.int64), 1
         for place in reversed(range(len(self.trees))):
             tree = self.trees[place]
@@ -275,7 +275,7 @@ class ProductBlocks:
         return self.rows.block_ranges(hulls, self.trees, self.blocks, like)
 
     def refined(self, spread: Tensor) -> ProductBlocks:
-        """With those cut in two whose bounds, times how many events they are of, are most above what may be: `spread` [blocks]."""
+        """Return blocks in which those with the largest excess (`spread` [blocks] times number of events) are split in two."""
         size = torch.stack([tree.size[self.blocks[:, place]] for place, tree in enumerate(self.trees)], 1)
         excess = torch.where((size > 1).any(1), spread * self.sizes, -1.0)
         most = len(excess) if len(excess) < FEW else len(excess) // 2
@@ -297,10 +297,10 @@ class ProductBlocks:
 
 @dataclass(frozen=True, eq=False)
 class SequenceProducts:
-    """The same, for one sequence: how products are cut goes by its own past."""
+    """The products of one sequence. They are split into blocks according to the sequence's own past."""
 
     state: StateProducts
-    moving: tuple[Ints, ...]  # of each part, the facts that change with time
+    moving: tuple[Ints, ...]  # for each part, the facts that change with time
     products: tuple[tuple[ProductBlocks, ...], ...]  # by functor
 
     @classmethod
@@ -313,7 +313,7 @@ class SequenceProducts:
         parameters: RuleParameters,
         at: ProductWindows,
     ) -> SequenceProducts:
-        """`tables` are of what changes, at one time."""
+        """Split the products into blocks. `tables` has the embeddings that change with time, at one time."""
         found = []
         for functor, of_products in zip(state.functors, state.ranges(moving, tables, 1), strict=True):
             weights = parameters.w[functor.number, 1 : 1 + functor.dim]
@@ -337,17 +337,17 @@ class SequenceProducts:
 
     @property
     def count(self) -> int:
-        """Blocks."""
+        """The number of blocks."""
         return sum(len(one.blocks) for some in self.products for one in some)
 
     @cached_property
     def sizes(self) -> Tensor:
-        """Candidates of each block, of all products: float64 [blocks]."""
+        """The number of candidates in each block, for all products: float64 [blocks]."""
         found = [one.sizes for some in self.products for one in some]
         return torch.cat(found) if found else torch.zeros(0, dtype=torch.float64)
 
     def bounds(self, tables: FactTables, query: RuleQuery, parameters: RuleParameters, at: ProductWindows) -> Tensor:
-        """No event of a block has a higher intensity: [blocks, P] on windows, and behind them in their middles."""
+        """Return upper bounds of the intensities in each block: [blocks, P] on windows, followed by those in their middles."""
         found = self._bounds(tables, query, parameters, at)
         none = at.middle.new_zeros(0, at.middle.shape[1] * (2 if tables.degree else 1))
         return torch.cat([none, *(one for some in found for one in some)])
@@ -360,7 +360,7 @@ class SequenceProducts:
         at: ProductWindows,
         is_spread: bool = False,
     ) -> list[list[Tensor]]:
-        """By functor and product; or, at one time, how much higher they may be than the intensities."""
+        """Return bounds by functor and product, or, if `is_spread`, about how far they exceed the intensities at one time."""
         columns, on = (2 if tables.degree else at.middle.shape[1]), RangeRows()
         found = []
         for functor, products, ranges in zip(
@@ -375,7 +375,7 @@ class SequenceProducts:
             made = []
             for number, one in enumerate(deduced):
                 for place, other in enumerate(deduced):
-                    if place != number:  # which may have the event, or not
+                    if place != number:  # the other product may deduce the event, too
                         one = one.plus(other.or_nothing())
                 pairs = zip(one.low, one.high, strict=True)
                 rows = query.head(functor.dim, [packed(between(low, high, FLAT)) for low, high in pairs], on)
@@ -387,7 +387,7 @@ class SequenceProducts:
         return found
 
     def candidates(self, block: Ints, which: Ints) -> Ints:
-        """The candidates that have a place in a block each."""
+        """Return the candidate at a position of each block."""
         number, before, first = np.zeros(len(block), dtype=np.int64), 0, 0
         for one in (one for some in self.products for one in some):
             mine = np.flatnonzero((first <= block) & (block < first + len(one.blocks)))

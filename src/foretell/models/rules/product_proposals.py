@@ -1,6 +1,6 @@
-"""Proposals of events of products, drawn hierarchically: a block of possible events, then a fact of each part, under one bound.
+"""Proposals of events of products, drawn in two steps: a block of possible events, then one of its events, under one bound.
 
-`docs/explanation/products.md` has the proof that what is accepted has the exact law.
+`docs/explanation/products.md` has the proof that accepted events have exactly the model's distribution.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ TIMES_AT_A_TIME = 64
 
 @dataclass(frozen=True, eq=False)
 class SequenceEvents:
-    """All possible events of a sequence: those that are listed, and products."""
+    """All possible events of a sequence: listed events and products."""
 
     listed: ScoredEvents
-    count: int  # of the listed ones
+    count: int  # the number of listed events
     products: SequenceProducts
-    tables: Callable[[Tensor, Tensor, int], FactTables]  # of what changes, on windows [1, P]
+    tables: Callable[[Tensor, Tensor, int], FactTables]  # embeddings that change with time, on windows [1, P]
     query: RuleQuery
     parameters: RuleParameters
 
@@ -41,7 +41,7 @@ class SequenceEvents:
         return ProductWindows(middle, half, self.listed.last, self.listed.starts)
 
     def bounds(self, middle: Tensor, half: Tensor, degree: int) -> Tensor:
-        """No intensity of a listed event, or of one of a block, is higher: [P, items] on windows [1, P], then in their middles."""
+        """Return upper bounds of a listed event or of a block's events: [P, items] on windows [1, P], then in their middles."""
         tables = self.tables(middle, half, degree)
         blocks = self.products.bounds(tables, self.query, self.parameters, self.at(middle, half))
         if not self.count:
@@ -53,11 +53,11 @@ class SequenceEvents:
 
     @property
     def sizes(self) -> Tensor:
-        """How many events each item of `bounds` stands for."""
+        """The number of events in each item of `bounds`."""
         return torch.cat([self.products.sizes.new_ones(self.count), self.products.sizes])
 
     def rates(self, number: Tensor, times: Tensor) -> Tensor:
-        """Intensities of possible events by their numbers, at one time each [n]."""
+        """Return intensities of possible events by their numbers, each at its own time [n]."""
         parts = zip(number.split(TIMES_AT_A_TIME), times.split(TIMES_AT_A_TIME), strict=True)
         return torch.cat([self._rates(*one) for one in parts]) if len(number) else times.new_zeros(0)
 
@@ -78,7 +78,7 @@ class SequenceEvents:
         return found
 
     def named(self, item: Tensor, which: Tensor) -> Tensor:
-        """The numbers of possible events that have a place in an item of `bounds` each."""
+        """Return the number of the possible event at a position of each item of `bounds`."""
         found = item.clone()
         blocks = torch.nonzero(item >= self.count).squeeze(1)
         if len(blocks):
@@ -93,8 +93,8 @@ class DrawnItems:
     """Bounds of the items of one kind of sequence on windows."""
 
     events: SequenceEvents
-    each: Tensor  # float64 [P, items]: of each event of an item
-    steps: Tensor  # float64 [P, items]: bounds of the sums over events, added up
+    each: Tensor  # float64 [P, items]: for one event of an item
+    steps: Tensor  # float64 [P, items]: cumulative sums over items of bound times number of events
 
     @classmethod
     def of(cls, events: SequenceEvents, each: Tensor) -> DrawnItems:
@@ -102,11 +102,11 @@ class DrawnItems:
 
     @property
     def total(self) -> Tensor:
-        """[P]; 0 where nothing is possible."""
+        """The bound of the total intensity: [P]; 0 where nothing is possible."""
         return self.steps[:, -1] if self.steps.shape[1] else self.steps.sum(1)
 
     def chosen(self, column: Tensor, times: Tensor, level: Tensor) -> Tensor:
-        """What proposals on windows are."""
+        """Return the event that each proposal selects, or -1 if the proposal is rejected."""
         steps = self.steps[column]
         item = torch.searchsorted(steps, level[:, None], right=True).squeeze(1).clamp(max=steps.shape[1] - 1)
         row = torch.arange(len(item), device=item.device)
@@ -126,12 +126,12 @@ class DrawnItems:
 
 @dataclass(frozen=True, eq=False)
 class ProductProposals:
-    """Proposals of some sequences, several of which may be the same so far."""
+    """Proposals for some sequences, several of which may be equal so far."""
 
     kinds: tuple[DrawnItems, ...]
     kind: Tensor  # int64 [W]
-    number: Tensor  # int64 [W]: which of its kind
-    pieces: int  # of each sequence
+    number: Tensor  # int64 [W]: the number within its kind
+    pieces: int  # per sequence
 
     def chosen(self, row: Tensor, piece: Tensor, times: Tensor, level: Tensor) -> Tensor:
         found, kind = torch.full_like(row, -1), self.kind[row]

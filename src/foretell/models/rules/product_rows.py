@@ -1,7 +1,7 @@
-"""Possible events of products in one state of a sampled sequence: what is deduced for single ones, and ranges of it for whole groups.
+"""Possible events of products in one state of a sampled sequence: deductions for single events, and their ranges for groups of events.
 
-What is deduced for an event of a product is `W [1; emb; …]`, pooled over its proofs: a sum over the parts of the product. So the range of
-it for all events that take a fact of some group for each part is the sum of the ranges of these groups.
+The deduction for an event of a product is `W [1; emb; …]`, pooled over its proofs: a sum over the parts of the product. So for all events
+that take one fact from a group for each part, the range of the deductions is the sum of the ranges of these groups.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from foretell.sampling.rules.states import LocalPlan
 
 @dataclass(frozen=True, eq=False)
 class FactTables:
-    """Embeddings of facts, as rows of the tables of their dimensions: at times, or on windows."""
+    """Embeddings of facts, as rows of the tables of their dimensions, at times or on windows."""
 
     plan: LocalPlan
     tables: SlotTables
@@ -35,12 +35,12 @@ class FactTables:
     degree: int
 
     def pieces(self, facts: Ints, block: Tensor) -> list[ChebyshevPiece]:
-        """Embeddings of every layer, times a block [dim, D]: [n, P, D]."""
+        """Return embeddings of every layer times a block [dim, D]: [n, P, D]."""
         rows = self._rows(facts, block.device)
         return [unpacked(one[block.shape[0]][rows], self.degree).through(block) for one in self.layers]
 
     def values(self, facts: Ints, when: Tensor, dim: int) -> list[Tensor]:
-        """Embeddings of every layer at one of the times each: [n, dim]."""
+        """Return embeddings of every layer, [n, dim], each at one of the times."""
         if not len(facts):
             return [torch.zeros(0, dim, dtype=torch.float64, device=when.device) for _ in self.layers]
         rows = self._rows(facts, when.device)
@@ -53,7 +53,7 @@ class FactTables:
 
 @dataclass(frozen=True, eq=False)
 class TwoTables:
-    """Embeddings at times: of facts that change with time, and of the others."""
+    """Embeddings at times, of facts that change with time and of the others."""
 
     moving: FactTables
     still: FactTables
@@ -69,7 +69,7 @@ class TwoTables:
 
 
 def moving_facts(plan: LocalPlan, remembered: Iterable[int]) -> np.ndarray:
-    """bool [slots]: whose embeddings change with time: facts of which something is remembered, and what is deduced from such."""
+    """Return bool [slots]: True where embeddings change with time, for facts with a past and everything deduced from them."""
     slots = plan.slots
     found = np.zeros(len(slots.slot_fact), dtype=bool)
     found[[plan.slot[fact] for fact in remembered if fact in plan.slot]] = True
@@ -84,13 +84,13 @@ def moving_facts(plan: LocalPlan, remembered: Iterable[int]) -> np.ndarray:
 
 @dataclass(frozen=True, eq=False)
 class Ranges:
-    """What some quantities are within, in every layer: [layers, n, P, D] each."""
+    """The smallest and largest values of some quantities, in every layer: [layers, n, P, D] each."""
 
     low: Tensor
     high: Tensor
 
     def of_groups(self, group: Tensor, count: int) -> Ranges:
-        """The ranges of whole groups of rows; every group has some."""
+        """Return the ranges of groups of rows; no group may be empty."""
         found = []
         for one, how in ((self.low, "amin"), (self.high, "amax")):
             whose = group.view(1, -1, 1, 1).expand_as(one)
@@ -106,28 +106,28 @@ class Ranges:
         return Ranges(self.low + low, self.high + high)
 
     def over_time(self, windows: int) -> Ranges:
-        """On all windows together, and behind that in the middle of the first, which stands behind them."""
+        """Return ranges over all windows together, followed by those in the middle of the first window (input: windows, then middles)."""
         first = self.low[:, :, windows : windows + 1], self.high[:, :, windows : windows + 1]
         low = self.low[:, :, :windows].amin(2, keepdim=True), first[0]
         return Ranges(torch.cat(low, 2), torch.cat([self.high[:, :, :windows].amax(2, keepdim=True), first[1]], 2))
 
     def or_nothing(self) -> Ranges:
-        """The range of all rows, or 0: [layers, 1, P, D]."""
+        """Return the range of all rows and 0: [layers, 1, P, D]."""
         return Ranges(self.low.amin(1, keepdim=True).clamp(max=0.0), self.high.amax(1, keepdim=True).clamp(min=0.0))
 
 
 @dataclass(frozen=True, eq=False)
 class PartRows:
-    """One part of a product: what its facts add to what is deduced for an event."""
+    """One part of a product: the terms of its facts in the deduction for an event."""
 
-    cell: Ints  # [R]: of each proof, whose; ascending
+    cell: Ints  # [R]: the fact of each proof, ascending
     cells: int
-    bodies: tuple[Ints, ...]  # of each condition with an embedding: its facts [R]
+    bodies: tuple[Ints, ...]  # for each condition with an embedding: its facts [R]
     blocks: tuple[Tensor, ...]  # and its block [dim, D]
 
     @classmethod
     def of(cls, part: PartArrays, blocks: Sequence[tuple[int, Tensor]], grounded: GroundingArrays) -> PartRows:
-        """`blocks` are those of its conditions with embeddings, by their places among these."""
+        """Build the part. `blocks` belong to its conditions with embeddings, with their positions among these."""
         now = np.ones(int(part.count[1]), dtype=np.int64)
         cell, proof = part.proofs.at(part.cells.events(np.arange(len(now)), now), now)
         order = np.argsort(cell, kind="stable")
@@ -137,21 +137,21 @@ class PartRows:
 
     @property
     def proofs(self) -> Ints:
-        """How many each has."""
+        """The number of proofs of each fact."""
         return np.bincount(self.cell, minlength=self.cells)
 
     def some(self, cells: Ints) -> PartRows:
-        """What proves some of the facts, ascending."""
+        """Return the proofs of some of the facts, in ascending order."""
         rows = np.flatnonzero(np.isin(self.cell, cells))
         whose = np.searchsorted(cells, self.cell[rows])
         return PartRows(whose, len(cells), tuple(one[rows] for one in self.bodies), self.blocks)
 
     def moving(self, facts: Ints) -> Ints:
-        """The facts that something among these proves, ascending."""
+        """Return the facts with a proof that uses one of `facts`, in ascending order."""
         return np.unique(np.concatenate([self.cell[np.isin(one, facts)] for one in self.bodies] or [self.cell[:0]]))
 
     def ranges(self, tables: FactTables) -> Ranges | None:
-        """Ranges of every fact over all its proofs on windows, and behind them in their middles; None: it adds nothing."""
+        """Return ranges of every fact over its proofs, on windows and then in their middles; None: the part has no terms."""
         if not self.blocks or not self.cells:
             return None
         found = [tables.pieces(facts, block) for facts, block in zip(self.bodies, self.blocks, strict=True)]
@@ -175,18 +175,18 @@ class PartRows:
 
 @dataclass(frozen=True, eq=False)
 class PartTree:
-    """The facts of one part in halves of halves: those of a node are alike. The halves of node n are nodes 2n + 1 and 2n + 2."""
+    """A binary tree of the facts of one part. Facts of a node are similar; the children of node n are nodes 2n + 1 and 2n + 2."""
 
-    members: Tensor  # int64 [cells]: those of a node stand together
-    start: Tensor  # int64 [nodes]: the first of each node's
-    size: Tensor  # int64 [nodes]: how many it has; some at the last level have none
-    leaf: Tensor  # int64 [leaves]: a fact of each node at the last level
-    width: Tensor  # float64 [nodes]: how far what its facts add is apart
-    proofs: Ranges  # [1, nodes, 1, 1]: how many proofs its facts have
+    members: Tensor  # int64 [cells]: members of a node are adjacent
+    start: Tensor  # int64 [nodes]: the first member of each node
+    size: Tensor  # int64 [nodes]: the number of members; may be 0 at the last level
+    leaf: Tensor  # int64 [leaves]: one fact for each node at the last level
+    width: Tensor  # float64 [nodes]: the width of the range of the terms of its facts
+    proofs: Ranges  # [1, nodes, 1, 1]: the range of the number of proofs of its facts
 
     @classmethod
     def of(cls, part: PartRows, found: Ranges | None, weights: Tensor) -> PartTree:
-        """By what they add at some time, whose components count by their weights [D]."""
+        """Build the tree from the terms of facts at some time, whose components are scaled by `weights` [D]."""
         points, device = np.zeros((part.cells, 1)), weights.device
         if found is not None:
             middles = (found.low + found.high)[:, :, 0] / 2.0 * weights.abs()
@@ -213,7 +213,7 @@ class PartTree:
 
 
 def hulls_of(leaves: Ranges) -> Ranges:
-    """From the ranges of the leaves of a tree those of all its nodes."""
+    """Return the ranges of all nodes of a tree from those of its leaves."""
     levels = [leaves]
     while levels[0].low.shape[1] > 1:
         low, high = levels[0].low, levels[0].high
@@ -222,7 +222,7 @@ def hulls_of(leaves: Ranges) -> Ranges:
 
 
 def in_halves(points: np.ndarray, edges: Ints, depth: int) -> Ints:
-    """Points [n, d] in an order in which those of each node stand together: halves differ along what is widest."""
+    """Return an order of points [n, d] in which each node's are adjacent. Halves are split along the widest component."""
     order = np.arange(len(points))
     for level in range(depth):
         start = edges[:: 1 << (depth - level)][:-1]
@@ -235,12 +235,12 @@ def in_halves(points: np.ndarray, edges: Ints, depth: int) -> Ints:
 
 @dataclass(frozen=True, eq=False)
 class ProductRows:
-    """One product in which something is possible, with the rule that deduces its events."""
+    """One product with possible events, and the rule that deduces its events."""
 
     arrays: ProductArrays
     rule: DeducedRule
     parts: tuple[PartRows, ...]
-    conditions: tuple[tuple[int, int], ...]  # of each condition with an embedding: the part, and the place in it
+    conditions: tuple[tuple[int, int], ...]  # for each condition with an embedding: the part, and the position in it
     grounded: GroundingArrays
 
     @classmethod
@@ -255,13 +255,13 @@ class ProductRows:
 
     @property
     def count(self) -> int:
-        """Candidates."""
+        """The number of candidates."""
         return int(self.arrays.count[1])
 
     def block_ranges(
         self, hulls: Sequence[Ranges | None], trees: Sequence[PartTree], blocks: Tensor, like: Tensor
     ) -> Ranges:
-        """What the rule deduces for events whose parts are of certain nodes: `blocks` [n, parts]; `like` [layers, 1, P, D]."""
+        """Return ranges of the deductions for events of blocks, nodes `blocks` [n, parts]; `like` [layers, 1, P, D] has the shape."""
         start = (like + self.rule.bias).expand(-1, len(blocks), -1, -1)
         sums, few, many = (
             Ranges(start, start),
@@ -277,7 +277,7 @@ class ProductRows:
         return self._pooled(sums, few, many)
 
     def _pooled(self, sums: Ranges, fewest: Tensor, most: Tensor) -> Ranges:
-        """A pool of so many proofs that are all within a range: it grows with every one, and of equal ones `x` it is `n^(1/β) x`."""
+        """Return the range of a pool of `fewest` to `most` proofs, each in the range `sums`. A pool of n equal ones `x` is `n^(1/β) x`."""
         if float(most.max()) == 1.0:
             return sums
         few, many = (one ** (1.0 / self.rule.beta) for one in (fewest, most))
@@ -285,7 +285,7 @@ class ProductRows:
         return Ranges(low, torch.where(sums.high > 0.0, many, few) * sums.high)
 
     def deduced(self, tables: TwoTables, args: Ints, when: Tensor) -> tuple[Tensor, list[Tensor]]:
-        """What the rule deduces for events, each at one of the times: which of them it has, and in each layer [·, D]."""
+        """Return which events the rule deduces, and the deduction for each in every layer [·, D], at one of the times each."""
         row, chosen = self.arrays.proofs(args, np.ones(len(args), dtype=np.int64))
         has, segment = np.unique(row, return_inverse=True)
         order = np.argsort(segment, kind="stable")

@@ -1,4 +1,4 @@
-"""What the samplers of models of rules do where possible events are kept as products: bounds, proposals, and what products need."""
+"""Samplers of models of rules with products of possible events: bounds, proposals, and the products of a state."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from foretell.sampling.core.sampler import Bounds
 if TYPE_CHECKING:
     from foretell.models.rules.rule_sampler import EventChoices
 
-LISTED = 2_000_000  # candidates of products whose intensities are told one by one
+LISTED = 2_000_000  # limit on the candidates of products whose intensities are listed
 
 
 def product_bounds(known: Sequence[EventChoices], start: Tensor, end: Tensor) -> Bounds:
-    """On windows [W, P], and what proposals under them are."""
+    """Return bounds on windows [W, P], with the proposals under them."""
     upper, middle = torch.zeros_like(start), torch.zeros_like(start)
     kind, number = (torch.zeros(len(start), dtype=torch.int64, device=start.device) for _ in range(2))
     kinds = []
@@ -45,7 +45,7 @@ def product_bounds(known: Sequence[EventChoices], start: Tensor, end: Tensor) ->
 
 
 def product_intensities(known: Sequence[EventChoices], times: Tensor) -> Tensor:
-    """Intensities of listed events and of all candidates, where these are few: [W, Q, C]."""
+    """Return intensities of listed events and of all candidates, [W, Q, C]; raise an error if there are too many."""
     found = []
     for events in known:
         assert events.products is not None
@@ -63,7 +63,7 @@ def product_intensities(known: Sequence[EventChoices], times: Tensor) -> Tensor:
 
 
 def state_products(context: RuleContext, one: SampledSequence, no_past: Any) -> StateProducts:
-    """What the products of a sequence's state make possible; `no_past` remembers nothing."""
+    """Return the products of a sequence's state; `no_past` is a past without any additions."""
     states, parameters = context.states, context.parameters
     plan = states.plan(one.state, None)
     found = context.products.get(plan)
@@ -84,7 +84,7 @@ def state_products(context: RuleContext, one: SampledSequence, no_past: Any) -> 
 def moving_parts(
     context: RuleContext, one: SampledSequence, remembered: Iterable[int], products: StateProducts
 ) -> tuple[tuple[Ints, ...], Ints]:
-    """Facts of each part that change with time, and all whose embeddings they need."""
+    """Return the facts of each part that change with time, and all facts whose embeddings they need."""
     plan = context.states.plan(one.state, None)
     return products.moving(plan.slots.slot_fact[moving_facts(plan, remembered)])
 
@@ -92,7 +92,7 @@ def moving_parts(
 def with_products(
     context: RuleContext, events: EventChoices, listed: int, products: StateProducts, moving: tuple[Ints, ...]
 ) -> EventChoices:
-    """The listed events of a single sequence, and what its products make possible."""
+    """Return the events of a single sequence with its products."""
     group = events.group
 
     def tables(middle: Tensor, half: Tensor, degree: int) -> FactTables:

@@ -1,4 +1,4 @@
-"""A program inside a model's file: its rules and declarations as text, the rows of its tables, and back."""
+"""A program in a model's file: rules and declarations as text, and rows of tables; and back."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from foretell.terms import bare
 
 
 def program_parts(program: Program) -> dict[str, Any]:
-    brought = set(program.brought)  # declared again by what they stand for
+    brought = set(program.brought)  # the statements that they stand for declare them again
     declared = [f":- given({program.functors[name]})." for name in program.given]
     for functor in program.functors.values():
         if functor.name in brought:
@@ -68,7 +68,7 @@ def program_from_parts(parts: dict[str, Any], dim: int) -> Program:
 
 
 def with_saved_rows(program: Program, parts: dict[str, Any]) -> Program:
-    """The program of training with the rows that the model had when it was saved, if these were others."""
+    """Return the program of training with the table rows of the saved model, if they differ from those of training."""
     if "rows" not in parts:
         return program
     span = Span(program.sources[0], 0, 0)

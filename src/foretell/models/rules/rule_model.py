@@ -1,7 +1,7 @@
-"""The common part of models made of rules: replayed histories, plans, and the intensities of possible events.
+"""The base class of models made of rules: replayed histories, plans, and the intensities of possible events.
 
-A batch is replayed into timelines, which are compiled with the query times into a plan, and a network of the rules applies it.
-Impossible events have no intensity; events of the rules that are not in the vocabulary count in the total.
+A batch is replayed into timelines. These and the query times are compiled into a plan, to which a network of the rules is applied.
+Impossible events have no intensity. Events of the rules that are not in the vocabulary count in the total.
 """
 
 from __future__ import annotations
@@ -48,23 +48,23 @@ from foretell.options import names_of
 from foretell.plan.parameters import DimensionLayout, ParameterBook, events_of
 from foretell.plan.plan import events_by_dim
 
-PROGRAM_OPTIONS = ("program", "undeclared")  # a file has the program itself
-EVENTS_AT_A_TIME = {"cpu": 1 << 17, "cuda": 1 << 22}  # possible events at all queries that are asked together
+PROGRAM_OPTIONS = ("program", "undeclared")  # a file contains the program's text instead
+EVENTS_AT_A_TIME = {"cpu": 1 << 17, "cuda": 1 << 22}  # limit on possible events over all queries of one call
 
 
 OptionsT = TypeVar("OptionsT", bound=RuleOptions)
 
 
 class RuleModel(TakesRows, IntensityModel[OptionsT]):
-    """A model whose network is defined by a program of rules; each subclass decides how a fact depends on the past."""
+    """A model whose network is defined by a program of rules. Each subclass defines how a fact depends on the past."""
 
     takes_calendar = True
-    clock: RuleCalendar | None  # what it makes of the calendar, where its training data had absolute times
+    clock: RuleCalendar | None  # the calendar's parameters; None: the training data had no absolute times
 
     @property
     @abstractmethod
     def rule_network(self) -> RuleNetwork:
-        """All parameters of the rules."""
+        """The network with all parameters of the rules."""
 
     def __init__(
         self, rules: Program | str | Path, vocabulary: Vocabulary | None, options: OptionsT, time_dim: int | None
@@ -88,11 +88,11 @@ class RuleModel(TakesRows, IntensityModel[OptionsT]):
         return RuleCollator(self.histories, self.book)
 
     def _cell_rows(self) -> int | None:
-        """Rows of the `G` of additions, where facts have cells that take in what is deduced."""
+        """The number of rows of `G` of additions if facts have cells that use deductions; None: they have no such cells."""
         return None
 
     def _start(self, seed: int) -> None:
-        """Intensities of event functors; called once the network is there."""
+        """Create the parameters of intensities of event functors; called once the network exists."""
         self.w = nn.ParameterList(torch.zeros(1 + self.layout.dimension(name)) for name in self.functors)
         self.log_tau = nn.Parameter(torch.zeros(len(self.functors)))
         if self.program.features:
@@ -109,18 +109,18 @@ class RuleModel(TakesRows, IntensityModel[OptionsT]):
             self.shown_units = {**self.shown_units, "short": "short", "long": "long", **unit}
 
     def numbers_of(self, history: EventSequence, timeline: Timeline) -> Tensor | None:
-        """Standardised numbers of a history's changes [changes, columns], where the program asks for some; missing for an expiry."""
+        """Return standardised numbers of a history's changes, [changes, columns], missing for an expiry; None: no features are used."""
         encoder = self.collator.covariates
         return None if encoder is None else numbers_of_changes(encoder, history, timeline, self.device)
 
     @property
     def number_scales(self) -> NumberScales:
-        """How the numbers of facts and events count."""
+        """The scales of the numbers of facts and events."""
         return NumberScales(self.rule_network)
 
     @property
     def short(self) -> float:
-        """The scales of time since the last event go from here to `long`."""
+        """The shortest of the scales for the time since the last event; `long` is the longest."""
         return self.mixture.scales.short
 
     @property
@@ -140,7 +140,7 @@ class RuleModel(TakesRows, IntensityModel[OptionsT]):
 
     @property
     def unscored(self) -> np.ndarray:
-        """Types of the vocabulary that are exogenous: they happen, and are not predicted."""
+        """bool [K]: True for exogenous types of the vocabulary, which happen but are not predicted."""
         kinds = (self.program.split(name)[0] for name in self.vocabulary.names)
         return np.asarray([kind not in self.functors for kind in kinds], dtype=bool)
 
@@ -155,13 +155,13 @@ class RuleModel(TakesRows, IntensityModel[OptionsT]):
         self.collator.calendar = True
 
     def clock_sizes(self) -> tuple[dict[str, int], int]:
-        """How many numbers the calendar is added to: of what moves a cell, by functor, and of the time embedding."""
+        """Return the sizes of vectors with a calendar term: per functor that of a proposal for a cell, and that of the time embedding."""
         return {}, 0
 
-    # From data
+    # Data and names
 
     def widen(self, names: Iterable[str]) -> None:
-        """Whatever the program declares can happen, whether or not it ever did; its parameters are those of its rules."""
+        """Accept further events if the program declares them. Their parameters are those of its rules."""
         declared = {name for name, one in self.program.functors.items() if one.kind in ("event", "exogenous")}
         anything = self.program.undeclared == "exogenous"
         can_be = lambda name: anything or self.program.split(name)[0] in declared  # noqa: E731
@@ -172,7 +172,7 @@ class RuleModel(TakesRows, IntensityModel[OptionsT]):
             self.unseen = (*self.unseen, *range(before, len(self.vocabulary)))
 
     def meet(self, data: EventData) -> None:
-        """Called before the first fit: take the event types of the data, and check them against the program."""
+        """Add the event types of the data to the vocabulary and check them against the program; called before the first fit."""
         if not len(self.vocabulary):
             self.vocabulary = data.vocabulary
         fill_from_log(self, data)
@@ -180,13 +180,13 @@ class RuleModel(TakesRows, IntensityModel[OptionsT]):
         self.histories.set_clock(data.clock)
 
     def ground(self, data: EventData) -> None:
-        """Replay data, so that there are parameters for all that they give rise to."""
+        """Replay data and create the parameters that they need."""
         self.histories.replay(data)
         self.book.read(self.histories.grounding)
         self.rule_network.grow(self.dtype, self.device)
 
     def ground_possible(self, data: Iterable[EventData] = ()) -> None:
-        """Parameters for every group that facts, tables, and data if there are any, can ever give rise to."""
+        """Create parameters for every group that can occur given the facts, the tables and, if any, the data."""
         parts = list(data)
         for part in parts:
             self.meet(part)
@@ -205,7 +205,7 @@ class RuleModel(TakesRows, IntensityModel[OptionsT]):
         return unseen_groups(self.histories, self.book, data)
 
     def train(self, mode: bool = True) -> Self:
-        """Before evaluation, parameters of names that training never met become the mean of what the trained ones are by now."""
+        """Switch the mode. Before evaluation, parameters of untrained names become the mean of the present trained ones."""
         if not mode:
             self.rule_network.settle_unseen()
         return super().train(mode)
@@ -222,30 +222,30 @@ class RuleModel(TakesRows, IntensityModel[OptionsT]):
         self.begin_training()
         self.fitted = True
 
-    # Answers
+    # Intensities
 
     @abstractmethod
     def batch_of(self, history: Any) -> Batch:
-        """The batch that was encoded."""
+        """Return the batch of an encoded history."""
 
     @abstractmethod
     def slot_embeddings(self, history: Any, plan: Any, times: Tensor, given: PointInputs) -> Embeddings:
-        """Embeddings of slots; `times` are those of the plan's points, float64."""
+        """Return the embeddings of slots. `times` are those of the plan's points, float64."""
 
     def event_numbers(self, batch: Batch, source: Tensor) -> Tensor | None:
-        """Standardised numbers [points, columns]; `source` is the place of each point in [0, all events, what is asked]."""
+        """Return standardised numbers [points, columns]. `source` indexes the concatenation of time 0, all events and all queries."""
         if not self.program.features:
             return None
         return numbers_of_points(batch, source)
 
     def grow(self) -> None:
-        """Parameters of names that a plan has met first."""
+        """Create parameters for names that a plan was the first to use."""
         if self.rule_network.is_behind:
             with self.histories.building:
                 self.rule_network.grow(self.dtype, self.device)
 
     def planned(self, history: Any, queries: Queries) -> PlannedIntensities:
-        """Log-intensities of the possible events that the queries' plan is about, one by one, and of what happened."""
+        """Return log-intensities of each possible event in the queries' plan, and of the observed events."""
         return self._answer(history, queries)
 
     def _answer(self, history: Any, queries: Queries) -> PlannedIntensities:
@@ -264,12 +264,12 @@ class RuleModel(TakesRows, IntensityModel[OptionsT]):
 
     @property
     def queries_at_a_time(self) -> int:
-        """Each query evaluates all events that are possible at its time."""
+        """The number of queries per call, since each query evaluates all events that are possible at its time."""
         events = EVENTS_AT_A_TIME.get(self.device.type, EVENTS_AT_A_TIME["cuda"])
         return max(1, events // max(1, self.histories.most))
 
     def ends_and_inside(self, history: Any, batch: Batch, queries: Queries, pseudo: bool) -> GapIntensities:
-        """The terms of the likelihood: inside gaps only possible events are evaluated, and at their ends only the event itself."""
+        """Return the likelihood's terms: inside gaps only possible events are evaluated, at their ends only the observed event."""
         answer = self._answer(history, queries)
         shape = len(batch), queries.times.shape[1]
         total = answer.summed(answer.possible.exp(), shape)
@@ -287,7 +287,7 @@ class RuleModel(TakesRows, IntensityModel[OptionsT]):
         return NoiseIntensities(answer.at_ends(batch), answer.summed(answer.possible, shape))
 
     def state(self, history: Any, queries: Queries) -> Tensor:
-        """Log-intensities [B, Q, K + 1]: of every type, −∞ where it is impossible, and last of all others together."""
+        """Return log-intensities [B, Q, K + 1]: of every type (−∞ if impossible), and last the total of events outside the vocabulary."""
         answer = self._answer(history, queries)
         about = answer.about
         columns, row, column = answer.columns(self.vocabulary), about.row, about.column
@@ -295,7 +295,7 @@ class RuleModel(TakesRows, IntensityModel[OptionsT]):
         out = torch.full((*shape, self.types + 1), -math.inf, dtype=self.dtype, device=self.device)
         known, weight = columns < self.types, about.plan.possible_weight
         if weight is not None:
-            known &= weight == 1.0  # what stands for others, too, is counted with them
+            known &= weight == 1.0  # a sampled event that stands for others is counted in the last column
         out = out.index_put((row[known], column[known], columns[known]), answer.possible[known])
         if not bool(known.all()):
             others = torch.zeros(shape, dtype=self.dtype, device=self.device)
@@ -331,7 +331,7 @@ class RuleModel(TakesRows, IntensityModel[OptionsT]):
             found[place][about.plan.text(fact)] = math.exp(log)
         return [dict(sorted(one.items())) for one in found]
 
-    # In and out
+    # Files and public names
 
     def program_text(self) -> str:
         return program_parts(self.program)["text"]
@@ -344,7 +344,7 @@ class RuleModel(TakesRows, IntensityModel[OptionsT]):
         return make(options.program, vocabulary, options, seed=seed, dtype=dtype)
 
     def spec(self) -> dict[str, Any]:
-        """The program's text instead of its path, the names that have parameters, and the seed for further names."""
+        """Return the description as JSON, with the program's text, the names that have parameters, and the seed for further names."""
         found = {key: value for key, value in super().spec().items() if key not in PROGRAM_OPTIONS}
         names = [[family.place, name] for family, name in self.book.order]
         parts = {
@@ -363,7 +363,7 @@ class RuleModel(TakesRows, IntensityModel[OptionsT]):
         given = {**cls.about.options.earlier, **spec}
         options = {name: given[name] for name in names_of(cls.about.options) if name not in PROGRAM_OPTIONS}
         program = program_from_parts(spec["program"], spec["dim"])
-        seed = spec.get("seed", 0)  # files of earlier versions have none
+        seed = spec.get("seed", 0)  # missing in files of earlier versions
         model = make(program, vocabulary, **options, seed=seed, dtype=getattr(torch, spec["dtype"]))
         model.histories.meet_clock(spec)
         model.meet_names(spec)
@@ -371,18 +371,18 @@ class RuleModel(TakesRows, IntensityModel[OptionsT]):
             model.rule_network.features.restore(spec["features"])
         model.set_units(spec)
         model.fitted = spec["fitted"]
-        if model.fitted:  # files of earlier versions do not say how many names were trained
+        if model.fitted:  # files of earlier versions do not store the number of trained names
             model.book.trained = spec.get("trained", len(model.book.order))
         return model
 
     def meet_names(self, spec: dict[str, Any]) -> None:
-        """The names of a saved model's parameters, which must be those of its program."""
+        """Check that the names of a saved model's parameters are those of its program, and create the parameters."""
         meet_saved_names(self.rule_network, self.book, spec["names"], numbering=spec.get("numbering"))
         self.rule_network.grow(self.dtype, self.device)
         use_program(self, with_saved_rows(self.program, spec["program"]))
 
     def renamed_parameters(self, arrays: dict[str, Any]) -> dict[str, Any]:
-        """Parameters of a file of format 1 under their names of today."""
+        """Return the parameters of a file of format 1 under their present names."""
         return renamed_parameters(self.book, arrays)
 
     def named_arrays(self) -> dict[str, Tensor]:

@@ -1,7 +1,7 @@
-"""The common part of networks of rules: parameters of one shape as one tensor, by name, and deductions, level by level.
+"""The base class of networks of rules: parameters by name, stacked by shape, and deductions, level by level.
 
-The initial value of a parameter depends on the seed and its name, not on the order of names. Parameters of a name that was not in
-training are the mean of the trained ones of its kind: `w(u9)` of `w(u1)`, `w(u2)`, …
+The initial value of a parameter depends on the seed and its name, not on the order of names. Parameters of an untrained name are the
+mean of the trained ones of its kind: `w(u9)` is the mean of `w(u1)`, `w(u2)`, …
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ Onto = Callable[[int, int, Tensor], Tensor]
 
 
 class Arithmetic:
-    """What deductions do to rows of a table of slots; here rows [rows, D] are numbers at one time each.
+    """The operations that deductions use on rows of a table of slots. Here rows [rows, D] are numbers, each at one time.
 
-    `BoundedRows` is the same for windows of time, so that the equations of a query are written once.
+    `BoundedRows` has the same operations for windows of time, so that the equations of a query are written once.
     """
 
     def product(self, rows: Tensor, blocks: Tensor) -> Tensor:
-        """Tiles of rows, each times its block [tiles, in, out]."""
+        """Return each tile of rows times its block, [tiles, in, out]."""
         return torch.bmm(rows.view(len(blocks), -1, rows.shape[1]), blocks).flatten(0, 1)
 
     def total(self, sums: SparseSum, rows: Tensor) -> Tensor:
@@ -58,26 +58,26 @@ BETA = "beta_beta"  # the stack of pool exponents
 
 
 class RuleNetwork(nn.Module):
-    """All parameters of the rules: those of one shape are one tensor."""
+    """All parameters of the rules. Those of one shape are stacked in one tensor."""
 
-    layers = 0  # of what an addition has one of for each layer
+    layers = 0  # the number of layers for which each addition has its own parameters
 
     def __init__(self, book: ParameterBook, seed: int) -> None:
         super().__init__()
         self.book, self.seed = book, seed
         self.stacks = nn.ParameterDict()
         self.features = EventFeatures(book.layout)
-        self._met = 0  # names that have parameters
+        self._met = 0  # the number of names that have parameters
         self._inputs: dict[tuple[str, torch.dtype, torch.device], tuple[Tensor, Tensor]] = {}
         self._means: tuple[tuple[int | None, int], list[tuple[str, Tensor, Tensor]]] = (None, 0), []
 
     @property
     def is_behind(self) -> bool:
-        """Whether the book has met names that have no parameters here."""
+        """Whether the book contains names that have no parameters here yet."""
         return self._met < len(self.book.order)
 
     def grow(self, dtype: torch.dtype, device: torch.device) -> None:
-        """Parameters for names that the book has met since; those there are keep their values."""
+        """Create parameters for new names of the book. Existing parameters keep their values."""
         fresh: dict[str, list[Tensor]] = {}
         for family, name in self.book.order[self._met :]:
             for letter in family.shapes:
@@ -94,7 +94,7 @@ class RuleNetwork(nn.Module):
 
     @torch.no_grad()
     def settle_unseen(self) -> None:
-        """Parameters of names that training never met, from what those of trained names are by now; zeros where there are none."""
+        """Set the parameters of untrained names to the mean of the present trained ones, or to 0 if there are none."""
         known = self.book.trained, self._met
         if known[0] is None or known[0] >= known[1]:
             return
@@ -107,7 +107,7 @@ class RuleNetwork(nn.Module):
             stack[unseen.to(stack.device)] = (rows.mean(0) if len(rows) else rows.sum(0)).to(stack.dtype)
 
     def _unseen_rows(self, trained: int) -> list[tuple[str, Tensor, Tensor]]:
-        """For every stack and kind of names the rows of trained names, and those of names that training never met."""
+        """Return, for every stack and kind of names, the rows of trained names and the rows of untrained names."""
         kinds: dict[tuple[int, str, int], tuple[list[int], list[int]]] = {}
         for place, (family, name) in enumerate(self.book.order[: self._met]):
             functor, args = split(name)
@@ -123,9 +123,9 @@ class RuleNetwork(nn.Module):
         return found
 
     def merge_on_loading(self, rows: Mapping[str, list[int]]) -> None:
-        """For a state with rows of its own where there is one now: of each stack, the row here that each of its rows goes to.
+        """Load states that have several rows where this network has one. `rows` maps each of their rows to a row here, per stack.
 
-        Such a row is used as often as there were rows, so that their mean has the effect of all of them.
+        A row here is the mean of those rows. It is used as often as there were rows, so the result is the same.
         """
 
         def merge(_: nn.Module, state: dict[str, Tensor], prefix: str, *others: object) -> None:
@@ -140,7 +140,7 @@ class RuleNetwork(nn.Module):
         self.register_load_state_dict_pre_hook(merge)
 
     def _start(self, family: ParameterFamily, letter: str, name: str) -> Tensor:
-        """Drawn from the seed and the name, so that it does not matter when a name is met."""
+        """Return initial values drawn from the seed and the name, so that the order of names does not matter."""
         if family.stem == "beta":
             return torch.zeros(())
         shape = family.shapes[letter]
@@ -151,7 +151,7 @@ class RuleNetwork(nn.Module):
         return torch.randn(*layers, *shape, generator=generator, dtype=torch.float64) * spread
 
     def _cut(self, family: ParameterFamily, letter: str, whole: Tensor) -> list[tuple[str, Tensor]]:
-        """What each stack has of one parameter."""
+        """Split one parameter into its parts in the stacks."""
         keys = [f"{stack.key}_{letter}" for stack in family.stacks]
         if letter != "W" or family.stem == "features":
             return [(keys[0], whole)]
@@ -159,7 +159,7 @@ class RuleNetwork(nn.Module):
         return list(zip(keys, (whole[:, 0], *blocks), strict=True))
 
     def _whole(self, family: ParameterFamily, letter: str, place: int) -> Tensor:
-        """One parameter, put together again."""
+        """Return one parameter, assembled from its parts in the stacks."""
         parts = [
             self.stacks[f"{stack.key}_{letter}"][row]
             for stack, row in zip(family.stacks, family.rows[place], strict=True)
@@ -171,7 +171,7 @@ class RuleNetwork(nn.Module):
         )
 
     def named_arrays(self) -> dict[str, Tensor]:
-        """Every parameter under its canonical name."""
+        """Return every parameter under its canonical name."""
         found = self.features.named_arrays()
         for family in self._learned():
             for letter in family.shapes:
@@ -211,7 +211,7 @@ class RuleNetwork(nn.Module):
     # Deductions
 
     def stack(self, key: str) -> Tensor:
-        """Parameters of one shape; where these are vectors, those of facts with features are made of their numbers."""
+        """Return the stacked parameters of one shape. In a stack of vectors, those of facts with features are computed from numbers."""
         found = self.stacks[key]
         for dim, of_functors in self.book.feature_rows.items():
             for functor, one in of_functors.items() if key == f"vectors_{dim}_W" else ():
@@ -222,15 +222,15 @@ class RuleNetwork(nn.Module):
 
     @torch.no_grad()
     def vector_of_numbers(self, family: ParameterFamily, place: int) -> Tensor:
-        """The vector of a fact with features: [dim, 1]."""
+        """Return the vector of a fact with features: [dim, 1]."""
         return self.stack(f"{family.stacks[0].key}_W")[family.rows[place][0]].unsqueeze(1)
 
     def forget_inputs(self) -> None:
-        """What numbers make is found again: they count in another way, or there are others."""
+        """Clear the cached inputs of facts with features; called when scales or numbers change."""
         self._inputs.clear()
 
     def _feature_inputs(self, functor: str, one: FeatureRows, like: Tensor) -> tuple[Tensor, Tensor]:
-        """Rows of the stack of vectors, and `[1; x; missing]` of each: made again when more were met."""
+        """Return rows of the stack of vectors, and `[1; x; missing]` for each. Cached until there are further rows."""
         key = functor, like.dtype, like.device
         found = self._inputs.get(key)
         if found is None or len(found[0]) != len(one.rows):
@@ -239,12 +239,12 @@ class RuleNetwork(nn.Module):
         return found
 
     def vectors_of(self, dim: int, like: Tensor) -> Tensor:
-        """The stack of vectors; facts that are only ever added have none."""
+        """Return the stack of vectors of one dimension, without rows if there is none: facts that are only added have no vector."""
         key = f"vectors_{dim}_W"
         return self.stack(key) if key in self.stacks else like.new_zeros(0, dim)
 
     def blocks_of(self, tables: Iterable[DeductionPlan]) -> Blocks:
-        """The blocks of all projections, found once for all layers."""
+        """Return the blocks of all projections. They are equal in all layers."""
         found: Blocks = {}
         for table in tables:
             for level in table.levels:
@@ -262,7 +262,7 @@ class RuleNetwork(nn.Module):
         on: Arithmetic = NUMBERS,
         inside: Onto | None = None,
     ) -> Embeddings:
-        """`tanh` of what is deduced and attended to; by dimension and level, `inside` changes that and `onto` its `tanh`."""
+        """Return `tanh` of deductions plus attention. Per dimension and level, `inside` maps its argument and `onto` its result."""
         done: Embeddings = {
             dim: vectors[dim].new_zeros(0 if table.levels else table.slots, *vectors[dim].shape[1:])
             for dim, table in tables.items()
@@ -285,7 +285,7 @@ class RuleNetwork(nn.Module):
     def _level(
         self, level: DeductionLevel, blocks: Blocks, vectors: Tensor, done: Embeddings, on: Arithmetic
     ) -> Tensor:
-        """What is deduced for the slots of a level, before `tanh`."""
+        """Return the deductions for the slots of a level, before `tanh`."""
         summed = vectors
         if level.sums is not None:
             found = [on.product(one.inputs.of(done), blocks[id(one)]) for one in level.projections]

@@ -1,4 +1,4 @@
-"""Options that all models made of rules have."""
+"""Options of all models made of rules."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from foretell.options import option
 
 @dataclass(frozen=True)
 class RuleOptions(EmbeddingOptions):
-    """`dim` is that of functors whose dimension the program does not declare."""
+    """`dim` is the dimension of functors for which the program does not declare one."""
 
     smallest: ClassVar[int] = 0
     program: str = option("", doc="A file of rules, P.ndtt.")

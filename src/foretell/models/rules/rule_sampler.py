@@ -1,6 +1,6 @@
 """Samplers of models of rules: the database changes with every event, and only possible events are evaluated.
 
-Each model represents the past in its own way: its query computes embeddings from a past, and its sampler updates the past after an
+Each model has its own representation of the past: its query computes embeddings from a past, and its sampler updates the past after an
 event.
 """
 
@@ -34,15 +34,15 @@ from foretell.sampling.core.sampler import Bounds, FutureCovariates, Sampler, Wi
 from foretell.sampling.rules.living import NewEnd
 from foretell.sampling.rules.states import LocalPlan, Transition
 
-ROWS_AT_A_TIME = 16_384  # of what sequences that are evaluated together keep of the past
-SHARE_OF_SHORTEST = 0.6  # of the shortest time scale: how long a first window is
-PIECES, TOGETHER, WIDER = 48, 48, 4.0  # where possible events are products, whose proposals are often not accepted
-NUMBERS_AT_A_TIME = 32_768  # rows times pieces of time, so that what is worked on stays in the cache
+ROWS_AT_A_TIME = 16_384  # rows of the pasts of sequences that are evaluated together
+SHARE_OF_SHORTEST = 0.6  # the initial window as a share of the shortest time scale
+PIECES, TOGETHER, WIDER = 48, 48, 4.0  # for products of events, whose proposals are often rejected
+NUMBERS_AT_A_TIME = 32_768  # rows times time pieces, so that the data of a block stay in the cache
 
 
 @dataclass(frozen=True, eq=False)
 class SequenceGroup:
-    """Some distinct sequences side by side."""
+    """Some distinct sequences, evaluated together."""
 
     members: list[int]  # one sequence of each kind
     plans: list[LocalPlan]
@@ -50,64 +50,64 @@ class SequenceGroup:
     prepared: Any
 
     def slots(self, kind: int, facts: Iterable[int]) -> list[int]:
-        """The slots of facts; that of no fact is -1."""
+        """Return the slots of facts; the slot of fact -1 is -1."""
         first, slot = int(self.tables.first[kind]), self.plans[kind].slot
         return [first + slot[fact] if fact >= 0 else -1 for fact in facts]
 
 
 @dataclass(frozen=True, eq=False)
 class EventChoices:
-    """Some sequences, and what can happen next in them."""
+    """Some sequences, and the events that are possible next in each of them."""
 
-    members: list[int]  # which sequences these are
-    sequences: Tensor  # int64 [w]: the same
+    members: list[int]  # sequence numbers
+    sequences: Tensor  # int64 [w]: the same numbers
     copies: Copies
     group: SequenceGroup
-    scored: ScoredEvents  # E
+    scored: ScoredEvents  # of length E
     column: Tensor  # int64 [E]
-    sums: Tensor  # float64 [kinds, E]: 1 for the events of each
-    pieces: int  # that are evaluated together
-    products: SequenceEvents | None = None  # of one sequence, where possible events are kept as products
+    sums: Tensor  # float64 [kinds, E]: 1 for the events of each kind
+    pieces: int  # the number of time pieces per call
+    products: SequenceEvents | None = None  # for one sequence, if its possible events are products
 
 
 class RuleSampler(Sampler):
-    has_waves: ClassVar[bool]  # of absolute time
+    has_waves: ClassVar[bool]  # whether there are waves of absolute time
 
     def __init__(self, context: RuleContext, sequences: Sequence[SampledSequence]) -> None:
         self.context, self.sequences = context, list(sequences)
-        self._known: list[EventChoices] = []  # of sequences about which something was asked
+        self._known: list[EventChoices] = []  # one entry per group of evaluated sequences
         self._random = torch.Generator().manual_seed(0)
         self._how: FutureCovariates = "drawn"
-        self._numbers: dict[int, Tensor] = {}  # of the events that happen just now, where some have features
+        self._numbers: dict[int, Tensor] = {}  # numbers of the present events with features
 
-    # What each model says for itself
+    # Methods that each model defines
 
     @abstractmethod
     def _after(self, group: SequenceGroup, changes: Mapping[int, Transition], times: Tensor) -> dict[int, Any]:
-        """Pasts of the group's sequences to which something happens; times are [members]."""
+        """Return the new pasts of the group's sequences that have an event; times are [members]."""
 
     @abstractmethod
     def _without(self, past: Any, facts: Sequence[int]) -> Any:
-        """A past in which these facts were never added."""
+        """Return a past in which these facts were never added."""
 
     @abstractmethod
     def _remembered(self, past: Any) -> Iterable[int]:
-        """The facts of which something is remembered: all others keep the embeddings that they have."""
+        """Return the facts that the past contains. The embeddings of all others stay as they are."""
 
     @abstractmethod
     def _length(self, past: Any) -> int:
-        """The number of rows of a past."""
+        """Return the number of rows of a past."""
 
     @abstractmethod
     def _expired(self, past: Any, ended: Sequence[NewEnd], facts: frozenset[int]) -> Any:
-        """A past without the oldest additions by some `r` to some facts; these facts have none any more."""
+        """Return a past without the ended additions, the oldest by some `r` to some facts. `facts` are those with no additions left."""
 
     @property
     @abstractmethod
     def _steady_width(self) -> float:
-        """The width of a first window if intensities do not depend on the time since the last event."""
+        """The initial width of windows if intensities do not depend on the time since the last event."""
 
-    # The same for all
+    # Methods that all models share
 
     @property
     def width(self) -> float:
@@ -124,7 +124,7 @@ class RuleSampler(Sampler):
         if parameters.short is None:
             return None
         last = torch.tensor([one.last for one in self.sequences], dtype=torch.float64, device=parameters.device)
-        # Waves of absolute time change as fast long after the last event: there windows are as long as without the mixture.
+        # Waves of absolute time do not slow down after the last event, so windows never get longer than without the mixture.
         has_waves = self.has_waves or parameters.clock is not None
         limit = parameters.short * (self._longest_width / self.width - 1.0) if has_waves else math.inf
         return WindowGrowth(last, parameters.short, limit)
@@ -155,7 +155,7 @@ class RuleSampler(Sampler):
         return self._advanced(now, at_now=True) if self.context.expires else self
 
     def _advanced(self, now: Tensor, at_now: bool) -> Self:
-        """Without what expires up to times [W]; copies of a sequence go on as one."""
+        """Return a sampler in which all additions that expire up to times [W] have ended. Copies of a sequence stay copies."""
         made: dict[tuple[int, int], SampledSequence] = {}
         sequences = []
         for one, time in zip(self.sequences, now.tolist(), strict=True):
@@ -203,11 +203,11 @@ class RuleSampler(Sampler):
                 whole[events.sequences] = events.copies.back(one.unsqueeze(-1)).squeeze(-1)
         if self.context.parameters.clock is None:
             return found
-        # Where clocks are put forward or back no bound can be tight: it is judged by itself.
+        # No bound is tight where clocks are put forward or back: there a bound is compared with itself.
         loose = self.context.parameters.clock_changes(self._starts(range(self.count)), start, end)
         return replace(found, middle=torch.where(loose, found.upper, found.middle))
 
-    # Where possible events are products
+    # Products of possible events
 
     @property
     def pieces(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -218,14 +218,14 @@ class RuleSampler(Sampler):
         return TOGETHER if self.context.has_products else Sampler.together
 
     def _moving(self, number: int) -> tuple[StateProducts, tuple[Ints, ...], Ints]:
-        """What the products of a sequence make possible, and what of them changes with time (`moving_parts`)."""
+        """Return the products of a sequence's state, and which of their parts change with time (see `moving_parts`)."""
         one = self.sequences[number]
         remembered = list(self._remembered(one.past))
         found = state_products(self.context, one, self._without(one.past, remembered))
         return found, *moving_parts(self.context, one, remembered, found)
 
     def _plan(self, number: int) -> LocalPlan:
-        """Slots of what is listed, and of what products need that changes with time."""
+        """Return the plan of slots for listed events, and for the parts of products that change with time."""
         needed = frozenset(self._moving(number)[2].tolist()) if self.context.has_products else None
         return self.context.states.plan(self.sequences[number].state, needed)
 
@@ -244,7 +244,7 @@ class RuleSampler(Sampler):
         self._happen(times, {number: event(one.state, choice) for number, (one, choice) in pairs if choice >= 0})
 
     def _happen(self, times: Tensor, events: Mapping[int, int]) -> None:
-        """Events of some sequences, possible or exogenous ones; `times` are of all sequences."""
+        """Apply events, possible or exogenous ones, to some sequences. `times` are those of all sequences."""
         states = self.context.states
         changes = {number: states.after(self.sequences[number].state, event) for number, event in events.items()}
         pasts: dict[int, Any] = {}
@@ -260,7 +260,7 @@ class RuleSampler(Sampler):
             self.sequences[number] = replace(
                 self.sequences[number], state=states.of(change.added), past=past, last=when[number], living=living
             )
-        # What stays as it is need not be worked out anew.
+        # Results for unchanged sequences stay valid.
         self._known = [one for one in self._known if changes.keys().isdisjoint(one.members)]
 
     def _draw_numbers(self, events: Mapping[int, int]) -> None:
@@ -271,9 +271,9 @@ class RuleSampler(Sampler):
             self._numbers = dict(zip(events, features.drawn(types, self._random, self._how), strict=True))
 
     def by_numbers(self, bodies: Tensor, additions: Sequence[tuple[int, int]]) -> Tensor:
-        """Bodies [A, conditions, D] with what numbers add to their events.
+        """Return bodies [A, conditions, D] with the terms of numbers added to their events.
 
-        `additions` are sequences, and functors among those with features, or -1.
+        `additions` are pairs: a sequence, and a functor with features or -1.
         """
         features = self.context.parameters.network.features
         marked = sorted({event for _, event in additions} - {-1})
@@ -285,12 +285,12 @@ class RuleSampler(Sampler):
         return bodies
 
     def _groups(self, events: Mapping[int, int], changes: Mapping[int, Transition]) -> list[SequenceGroup]:
-        """In which the embeddings can be found that additions read when these events happen."""
+        """Return groups whose tables contain all embeddings that the additions of these events read."""
         busy = [number for number, change in changes.items() if change.additions]
         if not busy:
             return []
         if all(one.copies.most == 1 for one in self._known):
-            # What was asked about usually has them all.
+            # Groups from the last evaluation usually contain all of them.
             groups = [one.group for one in self._known]
             plan_of = {number: one for group in groups for number, one in zip(group.members, group.plans, strict=True)}
             if all(number in plan_of and changes[number].read <= plan_of[number].slot.keys() for number in busy):
@@ -308,7 +308,7 @@ class RuleSampler(Sampler):
         prepared = context.query.prepare(tables, slots, [self.sequences[one] for one in members])
         return SequenceGroup(members, plans, tables, prepared)
 
-    # What can happen next
+    # Possible next events
 
     def _possible(self) -> list[EventChoices]:
         kinds: dict[int, list[int]] = {}
@@ -366,7 +366,7 @@ class RuleSampler(Sampler):
         return with_products(self.context, found, counts[0], products, moving)
 
     def _scores(self, tables: SlotTables, slot: Ints, functor: Ints, kind: Ints) -> tuple[EventScoreTable, ...]:
-        """Events come in the order of their dimensions, and of their functors where these have factors of their own."""
+        """Return score tables, ordered by dimension, and by functor if functors have factors of their own."""
         parameters, dims = self.context.parameters, tables.dim[slot]
         apart = functor if parameters.by_functor else np.zeros_like(functor)
         found = []
@@ -381,7 +381,7 @@ class RuleSampler(Sampler):
         return tuple(found)
 
     def _rates(self, events: EventChoices, middle: Tensor, half: Tensor, degree: int) -> ChebyshevPiece:
-        """Intensities of possible events [E, P], where `P` goes over the pieces of all copies of a sequence."""
+        """Return the intensities of possible events, [E, P]; `P` are the time pieces of all copies of a sequence."""
         parameters = self.context.parameters
         middle, half = events.copies.spread(middle), events.copies.spread(half)
         if not events.scored.by_dim:  # nothing is possible
@@ -395,5 +395,5 @@ class RuleSampler(Sampler):
 
 
 def last_time(times: np.ndarray) -> float:
-    """The time of the last event; 0 if there is none."""
+    """Return the time of the last event; 0 if there is none."""
     return float(times[-1]) if len(times) else 0.0

@@ -1,4 +1,4 @@
-"""S2-NDTT (docs/explanation/rivals.md): the rules of NDTT, with the linear systems of S2P2 in place of its cells."""
+"""S2-NDTT (docs/explanation/rivals.md): the rules of NDTT, with the linear systems of S2P2 instead of its cells."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from foretell.options import option
 class S2ndttOptions(RuleOptions):
     layers: int = option(
         1, flag="Layers of linear systems.", tuned=(1, 2, 3)
-    )  # L: more were no better on RoboCup's dev games
+    )  # L: more layers were not better on RoboCup's dev games
     states: int = option(8, tuned=(4, 8, 16), doc="Complex components of a fact's state in each layer.")  # P
 
     def mistakes(self) -> list[str]:
@@ -45,9 +45,9 @@ class S2ndttOptions(RuleOptions):
     )
 )
 class S2NDTT(CellModel[S2ndttOptions]):
-    """S2-NDTT: a program of rules is the network, and facts have the linear systems of S2P2 in place of LSTM cells.
+    """S2-NDTT: a program of rules is the network, and facts have the linear systems of S2P2 instead of LSTM cells.
 
-    A fact's state jumps when an event adds it and turns and decays between events, `x(t) = exp(Λ(t − s)) x(s)`; proofs are embedded as in
+    A fact's state jumps when an event adds it. Between events it rotates and decays, `x(t) = exp(Λ(t − s)) x(s)`. Proofs are embedded as in
     A-NDTT. `foretell train` chooses this model if there is a program.
 
     Example:

@@ -1,9 +1,9 @@
-"""The remaining contributions of additions to the states of an S2-NDTT just before one time: each `r` that added a fact, with the
+"""The remaining contributions of additions to the states of an S2-NDTT just before one time: for each `r` that added a fact, the
 share of each addition.
 
-A jump decays and rotates with its state and does not change otherwise, so its remaining part is known: the difference that it makes to
-the stream above the layers. With one layer these differences, and what the state has taken in from deductions, add up to what the state
-gives.
+A jump decays and rotates with its state and does not change otherwise, so its remaining part is known. Its contribution is the
+difference that it makes to the output of the layers. With one layer, these differences and the part of the state from deductions add up
+to the output.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from foretell.plan.cell_plan import CellPlan
 
 @torch.no_grad()
 def look_into_states(model: S2NDTT, history: EventSequence, at: float) -> Look:
-    """The state just before a time."""
+    """Return the `Look` just before a time."""
     return _StateTrace(model, history, at).heads()
 
 
@@ -51,7 +51,7 @@ class _StateTrace(CellTrace[S2NDTT]):
         return CellShares(additions, given, above[0] - below[0] - given.sum(0))
 
     def _jumps_left(self, functor: int, last: int) -> tuple[np.ndarray, Tensor]:
-        """Additions behind a version, and what is left of their jumps right after the last of them: [A, L, 2P]."""
+        """Return the additions of a version and of all earlier ones, and the rest of their jumps after the last one: [A, L, 2P]."""
         systems, versions = self.model.network.of_functor(functor), self.versions
         rate = torch.stack([torch.complex(-one.log_decay.exp(), one.frequency) for one in systems])  # [L, P]
         survives = torch.ones_like(rate)
@@ -70,6 +70,6 @@ class _StateTrace(CellTrace[S2NDTT]):
         return np.concatenate(found), torch.cat(jumps)
 
     def _jumps(self, additions: np.ndarray) -> Tensor:
-        """The contribution of each addition of one version to its state, by its share of the pool: [A, L, 2, P]."""
+        """Return the contribution of each addition of one version to its state, by its share of the pool: [A, L, 2, P]."""
         said = self.proposals(additions)
         return shared_out(said.rows, said).unflatten(1, (self.model.layers, PARTS, -1))[:, :, :2]

@@ -1,6 +1,6 @@
 """The network of an S2-NDTT (docs/explanation/rivals.md): states of facts, and embeddings of slots from them.
 
-Parameters of states are a functor's own, in each layer. What a query asks of them is written once, over tensors and `ChebyshevPiece`.
+Each functor has its own parameters of states in each layer. The equations of a query are written once, for tensors and `ChebyshevPiece`.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from foretell.plan.cell_plan import CellGroup, CellPlan
 from foretell.plan.parameters import ParameterBook
 from foretell.sampling.bounds.values import Value, gelu
 
-SLOWEST, FASTEST = 0.05, 8.0  # decays of a fresh model per mean gap: from these to those, evenly on a logarithmic scale
-TURNS = 0.5  # its frequencies, as a share of the decays: more would only be noise before anything is learned
+SLOWEST, FASTEST = 0.05, 8.0  # initial decays per mean gap are evenly spaced between these on a log scale
+TURNS = 0.5  # initial frequencies as a share of the decays; more would be noise before training
 PARTS = 3  # of a version in each layer: real part, imaginary part, step
-ARRAYS = ("frequency", "B", "C", "step_bias")  # that are shown as they are
+ARRAYS = ("frequency", "B", "C", "step_bias")  # shown unchanged
 
 
 class FactSystem(LinearSystem):
-    """States of the facts of one functor, in one layer.
+    """The states of the facts of one functor, in one layer.
 
     Args:
         dim: the dimension of the functor.
@@ -49,7 +49,7 @@ class FactSystem(LinearSystem):
 
     @torch.no_grad()
     def reset(self, generator: torch.Generator) -> None:
-        """Each slow state is read by as much less as it gathers more from a steady stream of additions."""
+        """Set initial parameters. A slow state sums more of a steady stream of additions, so its initial weight in `C` is smaller."""
         into = self.input_matrix()
         states, dim, _ = into.shape
         decay = torch.logspace(math.log10(SLOWEST), math.log10(FASTEST), states, dtype=torch.float64)
@@ -64,9 +64,9 @@ class FactSystem(LinearSystem):
 def stream(
     systems: Sequence[FactSystem], rotations: Sequence[Rotation[Value]], states: Sequence[Tensor], deduced: Value
 ) -> tuple[list[Value], Value]:
-    """States at a time, and the stream above all layers: `u_ℓ = u_{ℓ−1} + GELU(2 Re(C_ℓ x_ℓ))`, without GELU above the last.
+    """Return states at a time, and the output of all layers: `u_ℓ = u_{ℓ−1} + GELU(2 Re(C_ℓ x_ℓ))`, without GELU in the last.
 
-    `states` are those right after the last addition [..., 2P], and `deduced` is `u_0`: [..., D].
+    `states` [..., 2P] are those right after the last addition, and `deduced` [..., D] is `u_0`.
     """
     found, below = [], deduced
     for number, (system, g, state) in enumerate(zip(systems, rotations, states, strict=True), 1):
@@ -90,13 +90,13 @@ class StateNetwork(CellNetwork):
             system.reset(torch.Generator().manual_seed(seed_of(seed, f"state.{name}.{layer}")))
 
     def _named_systems(self) -> list[tuple[str, int, FactSystem]]:
-        """With functors, and layers from 1 on."""
+        """Return all systems with their functors and layers, counted from 1."""
         named = [(name, layer) for name in self.book.layout.added for layer in range(1, self.depth + 1)]
         own = [system for system in self.systems if isinstance(system, FactSystem)]
         return [(name, layer, system) for (name, layer), system in zip(named, own, strict=True)]
 
     def of_functor(self, number: int) -> list[FactSystem]:
-        """Layer by layer, for the functor with this number among those whose facts are added."""
+        """Return the systems of all layers for the functor with this number among those whose facts are added."""
         first = number * self.depth
         return [system for _, _, system in self._named_systems()[first : first + self.depth]]
 
@@ -123,7 +123,7 @@ class StateNetwork(CellNetwork):
     def forward(
         self, plan: CellPlan, cells: Tensor, times: Tensor, scale: float, deduced: dict[int, list[Tensor]] | None = None
     ) -> Embeddings:
-        """In `deduced`, where it is given, is left what is deduced for the slots of each level of each dimension."""
+        """Return the embeddings of slots. If `deduced` is given, it receives the deductions for the slots of each level and dimension."""
         vectors = {dim: table.vectors(self.vectors_of(dim, cells)) for dim, table in plan.deduced.items()}
         groups: dict[tuple[int, int], list[tuple[CellGroup, Tensor, Tensor, Tensor]]] = {}
         for dim, read in plan.read.items():
@@ -147,7 +147,7 @@ class StateNetwork(CellNetwork):
 
         return self.deduced(plan.deduced, self.blocks_of(plan.deduced.values()), vectors, {}, inside=inside)
 
-    # In and out
+    # Files and public names
 
     def named_arrays(self) -> dict[str, Tensor]:
         found = super().named_arrays()

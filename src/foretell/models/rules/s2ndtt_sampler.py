@@ -1,4 +1,4 @@
-"""Sampler of an S2-NDTT: what is deduced for a fact goes up through the layers of its state (`s2ndtt_network.py`), on windows of time."""
+"""Sampler of an S2-NDTT: deductions for a fact pass through the layers of its state (`s2ndtt_network.py`), on windows of time."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class StateTable(CellRows):
-    """States of facts right after their last additions."""
+    """The states of facts right after their last additions."""
 
     state: Tensor  # float64 [n, L, 2P]: real parts before imaginary ones
     step: Tensor  # float64 [n, L, P]: Δ per unit of the data's time
@@ -37,17 +37,17 @@ class StateTable(CellRows):
 
 @dataclass(frozen=True, eq=False)
 class StateGroup:
-    """Slots of one dimension and level whose facts have one functor."""
+    """Slots of one dimension and level whose facts have the same functor."""
 
-    functor: int  # among those whose facts are added
-    row: Tensor  # int64 [C]: among the slots of the level
+    functor: int  # its number among those whose facts are added
+    row: Tensor  # int64 [C]: positions among the slots of the level
     sequence: Tensor  # int64 [C]
     table: StateTable  # [C]
 
 
 @dataclass(frozen=True, eq=False)
 class S2NDTTTables:
-    """Some sequences side by side."""
+    """The precomputed tables of some sequences, evaluated together."""
 
     slots: SlotTables
     groups: dict[tuple[int, int], list[StateGroup]]  # by dimension and level
@@ -60,7 +60,7 @@ class S2NDTTParameters(CellParameters):
         return self.network.of_functor(functor)
 
     def added(self, facts: np.ndarray) -> np.ndarray:
-        """The functor of each fact, among those whose facts are added."""
+        """Return the functor of each fact, as its number among those whose facts are added."""
         keys = self.grounding.keys
         numbers = self.layout.added_numbers(self.grounding)
         return numbers[np.asarray([keys[fact][0] for fact in facts.tolist()], dtype=np.int64)]
@@ -128,7 +128,7 @@ class S2NDTTSampler(CellSampler):
         return StateTable(by_layer[:, :, :2].flatten(2), by_layer[:, :, 2] / parameters.time_scale, since)
 
     def _moved(self, old: StateTable, times: Tensor, fired: Proposals) -> StateTable:
-        """`x(s+) = x(s) + jump`, and new steps."""
+        """Return states after an event, `x(s+) = x(s) + jump`, with new steps."""
         parameters = self.context.parameters
         assert isinstance(parameters, S2NDTTParameters) and fired.deduced is not None
         pooled = pool(fired.sums, fired.pool, len(fired.pool_cell), fired.pool_beta)

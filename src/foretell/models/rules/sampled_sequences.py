@@ -24,33 +24,33 @@ NOTHING_LIVES = LivingAdditions()
 
 @dataclass(frozen=True, eq=False)
 class SampledSequence:
-    """Never changes: copies of a sequence are the same object until one of them goes on."""
+    """Immutable: copies of a sequence are the same object until one of them gets an event."""
 
     state: DatabaseState
-    past: Any  # what the model keeps of it
-    last: float  # when its last event was; 0: there is none
-    living: LivingAdditions = NOTHING_LIVES  # where additions expire
-    start: float = 0.0  # the moment of time 0, where the model follows the calendar
+    past: Any  # in the model's own form
+    last: float  # the time of its last event; 0: there is none
+    living: LivingAdditions = NOTHING_LIVES  # additions that will expire
+    start: float = 0.0  # the moment at time 0, if the model follows a calendar
 
 
 class RuleQuery(Protocol):
-    """How embeddings follow from pasts."""
+    """Computes embeddings from pasts."""
 
     def prepare(
         self, tables: SlotTables, slots: Sequence[tuple[LocalPlan, int]], sequences: Sequence[SampledSequence]
     ) -> Any:
-        """Sequences side by side: of each its plan and the number of its first slot."""
+        """Prepare sequences for evaluation together; `slots` has for each its plan and the number of its first slot."""
 
     def size(self, prepared: Any) -> int:
-        """Numbers that are worked on for each piece of time."""
+        """Return the number of values computed per time piece."""
         ...
 
     def embeddings(self, prepared: Any, middle: Tensor, half: Tensor, degree: int) -> list[Embeddings]:
-        """Embeddings of all slots on windows [sequences, P], layer by layer: rows of tables (`slot_tables.py`)."""
+        """Return the embeddings of all slots on windows [sequences, P], layer by layer, as rows of tables (`slot_tables.py`)."""
         ...
 
     def head(self, dim: int, deduced: Sequence[Tensor], on: BoundedRows) -> Tensor:
-        """The top layer of events that no event ever added, from what is deduced for them in each layer: all are rows of tables."""
+        """Return the top layer of events that no event added, from deductions for them in each layer; all are rows of tables."""
         ...
 
 
@@ -65,11 +65,11 @@ class RuleContext:
     products: WeakKeyDictionary[LocalPlan, StateProducts] = field(default_factory=WeakKeyDictionary, kw_only=True)
     columns: dict[int, int] = field(
         default_factory=dict, kw_only=True
-    )  # where additions expire: of each event met so far
+    )  # with expiries: the column of each event so far
 
     @property
     def expires(self) -> bool:
-        """A column is then one event for good, since states change between a draw and its append; else a place in its state."""
+        """Whether additions expire. Then a column is one event forever, as states may change before a draw is appended."""
         return self.states.histories.expires
 
     @property
@@ -77,11 +77,11 @@ class RuleContext:
         return bool(self.states.grounding.products)
 
     def column(self, events: Sequence[int]) -> np.ndarray:
-        """The columns of a state's possible events."""
+        """Return the columns of a state's possible events."""
         if not self.expires:
             return np.arange(len(events))
         return np.asarray([self.columns.setdefault(one, len(self.columns)) for one in events], dtype=np.int64)
 
     def event(self, state: DatabaseState, column: int) -> int:
-        """The fact of a column."""
+        """Return the fact of a column."""
         return list(self.columns)[column] if self.expires else self.states.event(state, column)

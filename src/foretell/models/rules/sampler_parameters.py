@@ -1,6 +1,6 @@
-"""The parameters that samplers of models of rules take from their model: its network in float64, and intensities.
+"""The parameters of a model of rules as its samplers use them: its network in float64, and intensities.
 
-As in the model, names that were not in training have the mean of the trained ones.
+As in the model, parameters of untrained names are the mean of the trained ones.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class RowBank:
-    """Rows of one shape, more of which may come."""
+    """Rows of one shape, in a buffer that grows."""
 
     def __init__(self, shape: tuple[int, ...], device: torch.device) -> None:
         self._rows = torch.zeros(0, *shape, dtype=torch.float64, device=device)
@@ -35,7 +35,7 @@ class RowBank:
         return self._rows[: self._count]
 
     def append(self, more: Tensor) -> range:
-        """Numbers of rows that are added."""
+        """Append rows and return their numbers."""
         first, last = self._count, self._count + len(more)
         if last > len(self._rows):
             room = self._rows.new_zeros(max(last, 2 * len(self._rows), 64), *self._rows.shape[1:])
@@ -56,10 +56,10 @@ class GateRows:
 
 @dataclass(frozen=True, eq=False)
 class DeducedRule:
-    """What a rule without variables in its parameter names deduces: `W [1; emb; …]`, pooled."""
+    """The deduction of a rule without variables in its parameter names: `W [1; emb; …]`, pooled."""
 
     bias: Tensor  # float64 [D]
-    blocks: tuple[Tensor, ...]  # of each condition with an embedding, transposed: [dim, D]
+    blocks: tuple[Tensor, ...]  # for each condition with an embedding, transposed: [dim, D]
     beta: float
 
 
@@ -83,46 +83,46 @@ class RuleParameters:
             for number, w in enumerate(model.w):
                 self.w[number, : len(w)] = w.double()
             self.tau = model.log_tau.detach().double().exp()
-            self.mixture = [one.detach().double() for one in model.mixture.v]  # of each functor, [scales, 1 + dim]
-            self.shape = [one.detach().double() for one in model.mixture.a]  # likewise
+            self.mixture = [one.detach().double() for one in model.mixture.v]  # per functor, [scales, 1 + dim]
+            self.shape = [one.detach().double() for one in model.mixture.a]  # per functor, [scales, 1 + dim]
         self.scales, self.shape_scales = model.mixture.scales.scales, model.mixture.shape_scales.scales
         self.clock = None if model.clock is None else copy.deepcopy(model.clock).double()
-        # Whether what events of different functors have of the time has to be told apart
+        # Whether functors have different factors of elapsed time or of the calendar
         self.by_functor = model.mixture.timed or self.clock is not None
         self.short = model.short_time
         self.functors = {name: number for number, name in enumerate(model.functors)}
         self.time_scale = model.time_scale
 
     def densities(self, middle: Tensor, half: Tensor, since: Tensor, degree: int) -> ChebyshevPiece:
-        """Densities of the mixture over time scales, on windows [..., P] after events at `since` [...]: [..., P, scales]."""
+        """Return densities of the mixture, [..., P, scales], on windows [..., P] after events at `since` [...]."""
         return _decays(self.scales, middle, half, since, degree).times(self.time_scale / self.scales)
 
     def shapes(self, middle: Tensor, half: Tensor, since: Tensor, degree: int) -> ChebyshevPiece:
-        """`exp(−u/s)` on the scales of the shape, likewise."""
+        """Return `exp(−u/s)` on the scales of the shape, [..., P, scales], on windows [..., P] after events at `since` [...]."""
         return _decays(self.shape_scales, middle, half, since, degree)
 
     def start_of(self, history: EventSequence) -> float:
-        """The moment of time 0; 0 where the model does not follow the calendar."""
+        """Return the moment at time 0; 0 if the model has no calendar."""
         return 0.0 if self.clock is None else float(starts_of([history])[0])
 
     @property
     def shortest_wave(self) -> float:
-        """The length of the calendar's shortest wave, in the data's unit; infinite without one."""
+        """The length of the calendar's shortest wave, in the data's unit; infinite without a calendar."""
         return math.inf if self.clock is None else SHORTEST_WAVE / self.clock.calendar.seconds_per_unit
 
     def clock_waves(self, starts: Tensor, middle: Tensor, half: Tensor, degree: int) -> ChebyshevPiece:
-        """Waves of the calendar on windows [..., P] of sequences that start at moments [...]: [..., P, features]."""
+        """Return the calendar's waves, [..., P, features], on windows [..., P] of sequences that start at moments [...]."""
         assert self.clock is not None
         return calendar_waves(self.clock.phases, starts.unsqueeze(-1).expand_as(middle), middle, half, degree)
 
     def clock_changes(self, starts: Tensor, begin: Tensor, end: Tensor) -> Tensor:
-        """Whether clocks are put forward or back on windows [..., P]: bool [..., P]."""
+        """Return whether clocks are put forward or back on windows [..., P]: bool [..., P]."""
         if self.clock is None:
             return torch.zeros_like(begin, dtype=torch.bool)
         return changes_within(self.clock.phases, starts.unsqueeze(-1).expand_as(begin), begin, end)
 
     def deduction(self, group: int) -> DeducedRule:
-        """What the rule of a group deduces for a head with an embedding."""
+        """Return the deduction by the rule of a group, for a head with an embedding."""
         family, number, of_beta, which = self.book.of_group(self.grounding, group)
         written = self.layout.rules[self.grounding.groups[group][0]]
         assert written is not None
@@ -131,11 +131,11 @@ class RuleParameters:
         return DeducedRule(whole[:, 0], tuple(one.T for one in whole[:, 1:].split(list(written.dims), 1)), beta)
 
     def grow(self) -> None:
-        """Parameters for names that the book has met since."""
+        """Create parameters for new names of the book."""
         if len(self.book.order) > self._met:
             self._met = len(self.book.order)
             self.network.grow(self._start_dtype, self.device)
-            self.network.double()  # as the model's own, which are of its own precision
+            self.network.double()  # a float64 copy of the model's network
             self._arrays = self.network.named_arrays()
 
     def array(self, name: str) -> Tensor:

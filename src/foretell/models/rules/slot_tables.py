@@ -1,8 +1,8 @@
-"""Local plans of some sequences side by side → deductions with their numbers, and rows of tables of slots on windows of time.
+"""Compile local plans of some sequences into deductions, and into rows of tables of slots on windows of time.
 
-The plan's own compiler (`plan/deduction.py`) makes them, with tiles of one row: on a window a row stands for many times. A row of a table
-is [nodes and remainder, P, D]: behind the values at the nodes the remainder, but for degree 0, where there is none; `P` is over the
-pieces of time that are asked about.
+The plan's own compiler (`plan/deduction.py`) is used, with tiles of one row, since on a window a row stands for many times. A row of a
+table is [nodes and remainder, P, D]: the values at the nodes, then the remainder, which is absent for degree 0. `P` is the number of
+time pieces.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ ONE_ROW = (1, 1)  # heights of tiles
 
 class BoundedRows(Arithmetic):
     def __init__(self, degree: int, sizes: dict[int, Tensor]) -> None:
-        self.degree, self._sizes = degree, sizes  # of blocks, by what they are: their absolute values, found once
+        self.degree, self._sizes = degree, sizes  # `sizes`: absolute values of blocks, cached by id
 
     def product(self, rows: Tensor, blocks: Tensor) -> Tensor:
         flat, cut = rows.flatten(1, 2), (self.degree + 1) * rows.shape[2]
@@ -56,7 +56,7 @@ class BoundedRows(Arithmetic):
 
 
 def packed(x: ChebyshevPiece) -> Tensor:
-    """[nodes, rows, P, D] to [rows, nodes and remainder, P, D]."""
+    """Reshape [nodes, rows, P, D] to [rows, nodes and remainder, P, D]."""
     return torch.cat([x.v.transpose(0, 1), x.remainder.unsqueeze(1)], 1) if x.degree else x.v.transpose(0, 1)
 
 
@@ -65,7 +65,7 @@ def unpacked(rows: Tensor, degree: int) -> ChebyshevPiece:
 
 
 def constant_rows(values: Tensor, degree: int) -> Tensor:
-    """Rows that do not change with time: [rows, D] to [rows, nodes and remainder, 1, D]."""
+    """Return rows that do not change with time: [rows, nodes and remainder, 1, D] from [rows, D]."""
     if not degree:
         return values[:, None, None]
     nodes = values.unsqueeze(1).expand(-1, degree + 1, -1)
@@ -74,16 +74,16 @@ def constant_rows(values: Tensor, degree: int) -> Tensor:
 
 @dataclass(eq=False)
 class SlotTables:
-    """Slots of all plans are numbered one after the other; each is a row of the table of its dimension."""
+    """Slots of all plans, numbered consecutively. Each is a row of the table of its dimension."""
 
     deduced: dict[int, DeductionPlan]
     blocks: Blocks
     vectors: Embeddings  # [targets, dim]
     dim: np.ndarray  # int64 [S]
     row: np.ndarray  # int64 [S]
-    first: np.ndarray  # int64 [plans + 1]: slots of each plan
+    first: np.ndarray  # int64 [plans + 1]: the first slot of each plan
     width: int  # of the widest table
-    layer_zero: Embeddings | None = None  # of a network with layers
+    layer_zero: Embeddings | None = None  # for a network with layers
     sizes: dict[int, Tensor] = field(default_factory=dict)
     _constant: dict[int, Embeddings] = field(default_factory=dict)
 
@@ -92,7 +92,7 @@ class SlotTables:
         return len(self.dim)
 
     def constant_parts(self, degree: int, pieces: int) -> Embeddings:
-        """`vectors` as rows of tables on windows."""
+        """Return `vectors` as rows of tables on windows."""
         found = self._constant.get(degree)
         if found is None:
             found = {dim: constant_rows(one, degree) for dim, one in self.vectors.items()}
@@ -100,7 +100,7 @@ class SlotTables:
         return {dim: one.expand(-1, -1, pieces, -1) for dim, one in found.items()}
 
     def places(self, slots: Sequence[int]) -> np.ndarray:
-        """The rows of slots in what `stacked` gives; slot -1 is the row of zeros behind."""
+        """Return the rows of slots in the tensor of `stacked`; slot -1 is its last row, of zeros."""
         wanted = np.asarray(slots, dtype=np.int64)
         if not self.slots:
             return np.zeros_like(wanted)
@@ -110,7 +110,7 @@ class SlotTables:
         return np.where(wanted >= 0, start[self.dim[wanted]] + self.row[wanted], self.slots)
 
     def stacked(self, tables: Embeddings) -> Tensor:
-        """At one time: the tables one below the other, filled up to one width, and behind them a row of zeros."""
+        """Return all tables concatenated at one time, padded to one width, with a row of zeros at the end."""
         rows = [F.pad(tables[dim][:, 0, 0], (0, self.width - dim)) for dim in self.deduced]
         nothing = torch.zeros(1, self.width, dtype=torch.float64, device=rows[0].device if rows else None)
         return torch.cat([*rows, nothing])

@@ -1,4 +1,4 @@
-"""The parameter groups of some data that were not in training, and the events whose intensities depend on them."""
+"""The parameter groups that some data need and that were not trained, and the events whose intensities depend on them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from foretell.plan.parameters import ParameterBook
 
 
 def unseen_groups(histories: Histories, book: ParameterBook, data: EventData) -> UnseenGroups:
-    """Groups of the rules that fire on the data, and the scored events that are deduced or added through one of them."""
+    """Return the untrained groups of rules that fire on the data, and the number of scored events that depend on them."""
     if not book.unseen:
         return UnseenGroups((), 0)
     grounding = histories.grounding
@@ -45,5 +45,5 @@ def unseen_groups(histories: Histories, book: ParameterBook, data: EventData) ->
 
 
 def timelines_of(histories: Histories, data: EventData) -> Iterator[Timeline]:
-    """One after the other: data may be larger than memory."""
+    """Yield one timeline per sequence, since data may be larger than memory."""
     return (histories.timeline(data.vocabulary, one)[1] for one in data)
