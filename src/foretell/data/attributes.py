@@ -1,6 +1,6 @@
-"""Further columns of a table, besides times and types: `Attribute`, and the attributes of one sequence.
+"""Additional columns of a table: `Attribute` is one column, `SequenceAttributes` the attributes of one sequence.
 
-A sequence does not copy its attributes: it points into the `AttributeTable` of the data that it comes from.
+A sequence does not copy its attributes: it refers to the `AttributeTable` of the data that it comes from.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 
 @dataclass(frozen=True, eq=False)
 class Attribute:
-    """A further column of a table: numbers, times, or codes of a few texts.
+    """An additional column of a table: numbers, times, or categories as codes.
 
     `values` are float64 (NaN is missing), int64, datetime64[ns] (NaT is missing) or, with `categories`, int32 codes
     (-1 is missing).
@@ -26,16 +26,16 @@ class Attribute:
         return len(self.values)
 
     def take(self, places: np.ndarray | slice | None) -> Attribute:
-        """Some of the values, by place or by a mask; None: all."""
+        """Return some of the values, by index, mask or slice; None: all."""
         return self if places is None else Attribute(self.values[places], self.categories)
 
     def texts(self) -> list[str | None]:
-        """The values of a column with categories as text."""
+        """Return the values of a column with categories as text; None is missing."""
         assert self.categories is not None, "numbers have no text"
         return [None if code < 0 else self.categories[code] for code in self.values.tolist()]
 
     def missing(self) -> np.ndarray:
-        """bool: True for missing values."""
+        """Return bool [rows]: True for missing values."""
         if self.categories is not None:
             return self.values < 0
         if self.values.dtype.kind == "M":
@@ -45,7 +45,7 @@ class Attribute:
 
 @dataclass(frozen=True, eq=False)
 class AttributeTable:
-    """Further columns of many sequences, those of their events and those of the sequences themselves."""
+    """The attributes of many sequences: columns with one value per event, and columns with one value per sequence."""
 
     of_events: Mapping[str, Attribute]
     of_sequences: Mapping[str, Attribute]
@@ -53,31 +53,31 @@ class AttributeTable:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SequenceAttributes:
-    """What one sequence has of a table: its events' values begin in row `row`, its own are in row `place`."""
+    """The attributes of one sequence in a table: its events' values begin in row `row`, its own values are in row `place`."""
 
     table: AttributeTable
     row: int
     place: int
 
     def of_events(self, name: str, count: int) -> Attribute | None:
-        """The values of the first `count` events; None if there is no such column."""
+        """Return the values of the first `count` events; None if there is no such column."""
         found = self.table.of_events.get(name)
         return None if found is None else found.take(slice(self.row, self.row + count))
 
     def of_sequence(self, name: str) -> Attribute | None:
-        """The sequence's own value; None if there is no such column."""
+        """Return the sequence's own value, as an attribute of length 1; None if there is no such column."""
         found = self.table.of_sequences.get(name)
         return None if found is None else found.take(slice(self.place, self.place + 1))
 
     def keep(self, kept: np.ndarray) -> SequenceAttributes:
-        """The attributes of the events that are `kept` (positions, or bool per event)."""
+        """Return the attributes of some events; `kept` has their positions, or is bool per event."""
         rows = self.row + (np.flatnonzero(kept) if kept.dtype == np.bool_ else kept)
         events = {name: one.take(rows) for name, one in self.table.of_events.items()}
         return SequenceAttributes(AttributeTable(events, self.table.of_sequences), 0, self.place)
 
 
 def joined_tables(parts: Sequence[SequenceAttributes | None], lengths: Sequence[int]) -> AttributeTable:
-    """One table for sequences of several; where one has no such column, its values are missing."""
+    """Join the attributes of sequences from different tables into one table; absent columns become missing values."""
     tables = {id(one.table): one.table for one in parts if one is not None}
     of_events = dict.fromkeys(name for table in tables.values() for name in table.of_events)
     of_sequences = dict.fromkeys(name for table in tables.values() for name in table.of_sequences)
@@ -89,7 +89,7 @@ def joined_tables(parts: Sequence[SequenceAttributes | None], lengths: Sequence[
 
 
 def joined(parts: Sequence[Attribute | None], lengths: Sequence[int]) -> Attribute:
-    """Columns one after the other; None is a column of that length without values. Of text and other values together, all become text."""
+    """Concatenate columns; None stands for missing values, as many as its length. If only some columns are text, all become text."""
     given = [part for part in parts if part is not None]
     if len(parts) == len(given) == 1:
         return given[0]
@@ -112,7 +112,7 @@ def joined(parts: Sequence[Attribute | None], lengths: Sequence[int]) -> Attribu
 
 
 def as_texts(attribute: Attribute) -> list[str | None]:
-    """The values of any column as text; whole numbers have no decimal point. None where there is no value."""
+    """Return the values of any column as text; whole numbers have no decimal point, and None is missing."""
     if attribute.categories is not None:
         return attribute.texts()
     gone = attribute.missing().tolist()

@@ -1,7 +1,7 @@
-"""The calendar of a data set: what is needed to tell the hour of the week, where there are more than two weeks of absolute times.
+"""The calendar of a data set, which computes the hour of the week; it exists for more than two weeks of absolute times.
 
-Moments are seconds, float64, since Monday 1970-01-05T00:00Z. A zone is the moments at which its offset changes, and the offsets between
-them: local time is a moment plus the offset that holds then.
+Moments are float64 seconds since Monday 1970-01-05T00:00Z. A zone consists of the moments at which its offset changes, and the
+offsets between them. Local time is a moment plus the offset at this moment.
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ if TYPE_CHECKING:
     from foretell.data.sequence import EventSequence
 
 MONDAY = datetime(1970, 1, 5, tzinfo=UTC)
-MONDAY_SECONDS = 345_600  # after 1970-01-01T00:00Z
+MONDAY_SECONDS = 345_600  # seconds from 1970-01-01T00:00Z to that Monday
 HOUR, DAY, WEEK = 3600.0, 86_400.0, 604_800.0
 YEAR = 365.2425 * DAY
-HOURS = 168  # of a week
-SHORTEST = 2.0 * WEEK  # data of no more time say nothing of weeks
+HOURS = 168  # hours of a week
+SHORTEST = 2.0 * WEEK  # seconds; shorter data have no information on weeks
 TWO_YEARS = 2.0 * YEAR
 
 
 @dataclass(frozen=True)
 class Calendar:
-    """Converts the times of sequences to local time, and says whether there are enough data to learn the time of year."""
+    """Converts times to moments. It also has the zone, and whether the data are long enough to learn the time of year."""
 
     zone: str
     seconds_per_unit: float
     yearly: bool = False
 
     def moments(self, times: np.ndarray | float, start: int) -> np.ndarray:
-        """Times of a sequence that starts at `start`, in nanoseconds since 1970, as moments."""
+        """Return the times of a sequence as moments; `start` is the sequence's start in nanoseconds since 1970."""
         return moment_of(start) + np.asarray(times, dtype=np.float64) * self.seconds_per_unit
 
     def to_json(self) -> dict[str, Any]:
@@ -45,7 +45,7 @@ class Calendar:
 
     @classmethod
     def from_json(cls, table: dict[str, Any]) -> Calendar:
-        """The inverse; a `ValueError` says what no calendar can have."""
+        """The inverse of `to_json`; raise a `ValueError` for invalid values."""
         zone, seconds, yearly = table["zone"], table["seconds_per_unit"], table["yearly"]
         if not isinstance(zone, str) or type(yearly) is not bool:
             raise ValueError(f"its calendar is {table!r}")
@@ -57,28 +57,28 @@ class Calendar:
 
 @dataclass(frozen=True, eq=False)
 class ZoneClock:
-    """When the offset of a zone changes, and from what to what."""
+    """The moments at which the offset of a zone changes, and the offsets."""
 
     moments: np.ndarray  # float64 [changes], ascending
     offsets: np.ndarray  # float64 [changes + 1]: seconds east of UTC before, between and after them
 
     def local(self, moments: np.ndarray) -> np.ndarray:
-        """Local seconds since Monday 1970-01-05T00:00: float64."""
+        """Return local time in seconds since Monday 1970-01-05T00:00: float64."""
         return moments + self.offsets[np.searchsorted(self.moments, moments, side="right")]
 
 
 def moment_of(start: int) -> float:
-    """Nanoseconds since 1970 as a moment; whole seconds and what is left of them apart, so that nothing is lost."""
+    """Convert nanoseconds since 1970 to a moment. Seconds and nanoseconds are converted separately, for precision."""
     seconds, rest = divmod(int(start), NS)
     return float(seconds - MONDAY_SECONDS) + rest / NS
 
 
 def calendar_of(data: EventData) -> Calendar | None:
-    """The calendar for these data; None if they have no absolute times, or span at most two weeks."""
+    """Return the calendar of data; None if they have no absolute times, or span at most two weeks."""
     clock, columns = data.clock, data.columns
     if columns.starts is None or clock.seconds_per_unit is None or not len(columns):
         return None
-    # Differences in int64, before they become float64.
+    # Differences are computed in int64, then converted to float64.
     begins = (columns.starts - columns.starts.min()) / NS
     span = float((begins + columns.t_ends * clock.seconds_per_unit).max() - begins.min())
     if span <= SHORTEST:
@@ -92,7 +92,7 @@ def has_start(sequence: EventSequence) -> bool:
 
 @lru_cache(maxsize=64)
 def zone_clock(name: str) -> ZoneClock:
-    """The changes of a zone's offset in all years that timestamps can have, to the second."""
+    """Return the changes of a zone's offset, to the second, in all years of int64 timestamps."""
     zone = find_zone(name)
     if zone is UTC:
         return ZoneClock(np.zeros(0), np.zeros(1))

@@ -1,7 +1,7 @@
-"""The clock of a data set: converts its times to real times, and back.
+"""The clock of a data set, which converts its times to absolute times, and back.
 
-A sequence's times are float64 numbers of `unit`s since its start, which is an absolute time (int64 nanoseconds since
-1970-01-01T00:00Z) where the data have timestamps. Differences are taken in int64 before they become float64.
+A sequence's times are float64, in `unit`s since its start. If the data have timestamps, the start is an absolute time (int64
+nanoseconds since 1970-01-01T00:00Z). Differences are computed in int64 and then converted to float64.
 """
 
 from __future__ import annotations
@@ -19,37 +19,37 @@ from foretell.durations import UNITS, duration_seconds, seconds_in
 from foretell.errors import ForetellError
 from foretell.wording import did_you_mean
 
-READABLE = ("seconds", "minutes", "hours", "days", "years")  # what a unit is chosen from
+READABLE = ("seconds", "minutes", "hours", "days", "years")  # units that are chosen automatically
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 FIRST_DATED, END_DATED = (
     round((datetime(year, 1, 1, tzinfo=UTC) - EPOCH).total_seconds()) * NS for year in (2, 9999)
-)  # nanoseconds between which there are dates in every zone
-END_INSTANTS = 2.0**63 - 2.0**20  # of int64, with room for rounding
+)  # range of nanoseconds in which every zone has dates
+END_INSTANTS = 2.0**63 - 2.0**20  # limit of int64, with room for rounding
 
 
 @dataclass(frozen=True)
 class Clock:
-    """How the times of a data set relate to real time. Numbers without a known unit have `seconds_per_unit=None`."""
+    """How the times of a data set relate to absolute time. `seconds_per_unit=None` means that the unit is unknown."""
 
-    unit: str = ""  # "days"; "" is not known
+    unit: str = ""  # such as "days"; "" is unknown
     seconds_per_unit: float | None = None
-    zone: str = "UTC"  # that times are shown in
-    absolute: bool = False  # sequences have a `start` in nanoseconds since 1970
+    zone: str = "UTC"  # the time zone for output
+    absolute: bool = False  # True: sequences have a `start` in nanoseconds since 1970
 
     @classmethod
     def of_unit(cls, name: str, zone: str = "UTC", absolute: bool = False) -> Clock:
-        """A clock whose unit has this name; a name that is not known is kept as a name alone."""
+        """Make a clock with this unit; for an unknown unit, `seconds_per_unit` is None."""
         return cls(name, seconds_in(name), zone, absolute)
 
     def numbers(self, instants: np.ndarray, starts: np.ndarray | int) -> np.ndarray:
-        """Nanoseconds since 1970, int64, → units since `starts`, float64."""
+        """Convert nanoseconds since 1970, int64, to units since `starts`, float64."""
         return (instants - starts) / self._nanoseconds()
 
     def instants(self, numbers: np.ndarray | float, starts: np.ndarray | int) -> np.ndarray:
-        """Units since `starts` → nanoseconds since 1970, int64; a whole microsecond where one is as near as float64 can tell.
+        """Convert units since `starts` to nanoseconds since 1970, int64, rounded to microseconds if that is within float64 precision.
 
         Raises:
-            ForetellError: a time lies outside the years that int64 has nanoseconds for.
+            ForetellError: a time is too far from 1970 for int64 nanoseconds.
         """
         elapsed = np.asarray(numbers, dtype=np.float64) * self._nanoseconds()
         if not (np.abs(elapsed + starts) < END_INSTANTS).all():
@@ -62,12 +62,12 @@ class Clock:
         return np.where(np.abs(micro - exact) <= error, micro, exact)
 
     def iso(self, number: float, start: int | None) -> str | None:
-        """A time of a sequence as ISO 8601 text in the clock's zone, to the microsecond; None without a start or beyond all dates."""
+        """Return a time as ISO 8601 text in the clock's zone, to the microsecond; None without a start, or if it is no valid date."""
         instant = self._instant(number, start)
         return None if instant is None else iso_text((instant + 500) // 1000 * 1000, self.zone)
 
     def with_iso(self, value: Any, start: int | None) -> Any:
-        """Plain values in which every `time` has its `iso` beside it; as they are without an absolute start."""
+        """Return nested plain values, with a key `iso` added beside every `time`; unchanged without an absolute start."""
         if start is None or self.seconds_per_unit is None:
             return value
         if isinstance(value, list | tuple):
@@ -82,7 +82,7 @@ class Clock:
         return found
 
     def short(self, number: float, start: int | None) -> str | None:
-        """`2012-03-01 12:00:05` in the clock's zone, finer only where the unit is seconds; None like `iso`."""
+        """Return text such as `2012-03-01 12:00:05` in the clock's zone, with fractions if the unit is seconds; None as in `iso`."""
         instant = self._instant(number, start)
         if instant is None or self.seconds_per_unit is None:
             return None
@@ -91,7 +91,7 @@ class Clock:
         return re.sub(r"(Z|[+-][0-9:]+)$", "", text).replace("T", " ")
 
     def _instant(self, number: float, start: int | None) -> int | None:
-        """Nanoseconds since 1970 of a time; None without an absolute start, and beyond the years that have dates."""
+        """Return a time as nanoseconds since 1970; None without an absolute start, or if it is no valid date."""
         if start is None or self.seconds_per_unit is None:
             return None
         elapsed = number * self._nanoseconds()
@@ -99,12 +99,12 @@ class Clock:
         return instant if instant is not None and FIRST_DATED <= instant < END_DATED else None
 
     def shown(self, number: float, start: int | None) -> str:
-        """A date and the zone where the clock is absolute, or else the number with its unit."""
+        """Return a time for output: date and zone if the clock is absolute, else the number with its unit."""
         text = self.short(number, start)
         return f"{number:g} {self.unit}".rstrip() if text is None else f"{text} {self.zone}"
 
     def number_of(self, text: str, start: int | None, option: str = "time") -> float:
-        """A time as a number: numbers are not changed, dates become units since `start`."""
+        """Parse a time: a number is returned unchanged, a date becomes units since `start`."""
         try:
             return float(text)
         except ValueError:
@@ -117,7 +117,7 @@ class Clock:
         return float(self.numbers(np.array(instant), start))
 
     def duration(self, text: str, option: str = "horizon") -> float:
-        """`10` is ten units; `10d`, `30m`, `1d12h` are converted."""
+        """Parse a length of time into units: `10` is ten units; `10d`, `30m`, `1d12h` are converted."""
         try:
             return float(text)
         except ValueError:
@@ -130,7 +130,7 @@ class Clock:
         return seconds / self.seconds_per_unit
 
     def to_json(self) -> dict[str, object]:
-        """Plain values."""
+        """Return the clock as plain values; the inverse of `clock_from`."""
         found: dict[str, object] = {"unit": self.unit, "seconds_per_unit": self.seconds_per_unit}
         return found | ({"zone": self.zone} if self.absolute else {})
 
@@ -139,24 +139,24 @@ class Clock:
         return self.seconds_per_unit * NS
 
 
-NO_CLOCK = Clock()  # plain numbers
+NO_CLOCK = Clock()  # no unit, no absolute start
 
 
 def clock_from(values: Mapping[str, object]) -> Clock:
-    """A clock from what `to_json` gives of its unit."""
+    """Make a clock from the values of `to_json`."""
     seconds = values.get("seconds_per_unit")
     return Clock(str(values.get("unit", "")), float(seconds) if isinstance(seconds, int | float) else None)
 
 
 def readable_unit(gaps: np.ndarray) -> str:
-    """The largest unit that is not longer than the median positive gap (in nanoseconds); at least seconds."""
+    """Return the largest unit that is at most the median positive gap (in nanoseconds), but at least seconds."""
     positive = gaps[gaps > 0]
     middle = float(np.median(positive)) / NS if len(positive) else 0.0
     return next((name for name in reversed(READABLE) if middle >= UNITS[name]), "seconds")
 
 
 def iso_text(instant: int, zone: str = "UTC") -> str:
-    """Nanoseconds since 1970 as ISO 8601 in a zone: `2012-03-01T12:00:00+01:00`, with `Z` for UTC."""
+    """Return nanoseconds since 1970 as ISO 8601 text in a zone: `2012-03-01T12:00:00+01:00`, with `Z` for UTC."""
     seconds, fraction = divmod(int(instant), NS)
     found = (EPOCH + timedelta(seconds=seconds)).astimezone(find_zone(zone))
     digits = f".{fraction:09d}".rstrip("0") if fraction else ""
@@ -165,7 +165,7 @@ def iso_text(instant: int, zone: str = "UTC") -> str:
 
 
 def iso_texts(instants: np.ndarray) -> list[str]:
-    """Many times as text in UTC, `2012-03-01T12:00:00Z`, all with the same number of digits."""
+    """Return times as ISO 8601 text in UTC, `2012-03-01T12:00:00Z`, all with the same number of digits."""
     sizes: tuple[tuple[Literal["s", "ms", "us", "ns"], int], ...] = (
         ("s", NS),
         ("ms", 1_000_000),
@@ -177,7 +177,7 @@ def iso_texts(instants: np.ndarray) -> list[str]:
 
 
 def unit_name(text: str, option: str) -> str:
-    """The name of a unit that a user wrote, or a `ForetellError`."""
+    """Return the canonical name of a unit; raise a `ForetellError` if it is unknown."""
     if seconds_in(text) is None:
         raise ForetellError(f"{option} {text!r}: expected {', '.join(UNITS)}{did_you_mean(text, UNITS, before='; ')}")
     return text

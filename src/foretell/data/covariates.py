@@ -1,8 +1,8 @@
-"""Columns that models may use: named by the user, found among the attributes, encoded by what the training data have.
+"""Covariates: columns named by the user, taken from the attributes, and encoded with statistics of the training data.
 
-In: names (`amount`, `channel:category`) and the further columns of data. Out: `CovariateEncoding`, fitted once, kept with a model and
-applied to any data: a number becomes how many standard deviations it is from the mean (NaN where it is missing), a category a code
-(0 where it is missing, 1 for all that are rare or that training never saw).
+In: names (`amount`, `channel:category`) and attributes. Out: `CovariateEncoding`, fitted once, stored with a model and applied to
+any data. A number is standardised (NaN if it is missing). A category becomes a code: 0 if it is missing, 1 if it is rare or does
+not occur in training.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from foretell.data.attributes import Attribute, AttributeTable, as_texts
 from foretell.errors import DataError, ForetellError
 
 KINDS = ("number", "category")
-MISSING, OTHERS = 0, 1  # codes of a category that is missing, and of all that are rare or unseen
-FIRST = 2  # the code of the first category that has a vector of its own
-LEAST = 5  # values of a category in training, below which it is rare
-MOST = 1_000  # categories of a column that have a vector of their own: the most frequent ones
-FURTHEST = 100.0  # standard deviations: numbers further from the mean count as this far
+MISSING, OTHERS = 0, 1  # codes of missing values, and of rare or unseen categories
+FIRST = 2  # the code of the first category with its own vector
+LEAST = 5  # a category with fewer values in training is rare
+MOST = 1_000  # the largest number of categories with own vectors per column: the most frequent ones
+FURTHEST = 100.0  # standardised numbers are clipped to ± this
 
 
 @dataclass(frozen=True)
 class CovariateNames:
-    """The columns that models use: of events, and of whole sequences (`static`). `NAME:category` and `NAME:number` say what a column is."""
+    """The names of covariates of events, and of whole sequences (`static`). `NAME:category` and `NAME:number` set a column's kind."""
 
     events: tuple[str, ...] = ()
     static: tuple[str, ...] = ()
@@ -36,11 +36,11 @@ class CovariateNames:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """All names of columns, without their kinds."""
+        """The names of all columns, without their kinds."""
         return tuple(split_kind(one)[0] for one in (*self.events, *self.static))
 
     def mistakes(self) -> list[str]:
-        """Names that are empty, or given twice."""
+        """Return a message for each name that is empty or occurs twice."""
         names = self.columns
         twice = [name for name in dict.fromkeys(names) if names.count(name) > 1]
         found = [f"covariates: the column {name!r} is named twice" for name in twice]
@@ -51,14 +51,14 @@ NO_NAMES = CovariateNames()
 
 
 def split_kind(text: str) -> tuple[str, str | None]:
-    """`channel:category` as its name and its kind; None: the column itself says."""
+    """Split `channel:category` into name and kind; the kind is None if the column's values determine it."""
     name, colon, kind = text.rpartition(":")
     return (name, kind) if colon and kind in KINDS else (text, None)
 
 
 @dataclass(frozen=True)
 class NumberColumn:
-    """A column of numbers, with its mean and standard deviation in training (1 where all values are equal)."""
+    """A column of numbers, with its mean and standard deviation in training (1 if all values are equal)."""
 
     name: str
     mean: float
@@ -66,19 +66,19 @@ class NumberColumn:
 
     @classmethod
     def fit(cls, name: str, values: np.ndarray) -> NumberColumn:
-        """From values in training, at least one of which is a number."""
+        """Fit to training values, at least one of which must not be missing."""
         known = values[np.isfinite(values)]
         scale = float(known.std())
         return cls(name, float(known.mean()), scale if scale > 0.0 and np.isfinite(scale) else 1.0)
 
     def standardised(self, values: np.ndarray) -> np.ndarray:
-        """float64: standard deviations from the mean; NaN where a value is missing."""
+        """Return (values − mean) / standard deviation, clipped, as float64; NaN is missing."""
         with np.errstate(over="ignore", invalid="ignore"):
             found = np.clip((values - self.mean) / self.scale, -FURTHEST, FURTHEST)
         return np.where(np.isfinite(values), found, np.nan)
 
     def encode(self, attribute: Attribute) -> np.ndarray:
-        """`standardised`, as float32."""
+        """Return the standardised values as float32."""
         return self.standardised(numbers_of(self.name, attribute)).astype(np.float32)
 
     def to_json(self) -> dict[str, Any]:
@@ -87,7 +87,7 @@ class NumberColumn:
 
 @dataclass(frozen=True)
 class CategoryColumn:
-    """A column of categories; `categories` are those that have a vector of their own."""
+    """A column of categories; `categories` are those with their own vectors."""
 
     name: str
     categories: tuple[str, ...]
@@ -98,13 +98,13 @@ class CategoryColumn:
         return FIRST + len(self.categories)
 
     def encode(self, attribute: Attribute) -> np.ndarray:
-        """int32 codes: 0 missing, 1 rare or unseen, then the categories."""
+        """Return int32 codes: 0 for missing, 1 for rare or unseen, from 2 on the categories."""
         place = {name: FIRST + number for number, name in enumerate(self.categories)}
         if attribute.categories is None:
             texts = as_texts(attribute)
             return np.array([MISSING if text is None else place.get(text, OTHERS) for text in texts], dtype=np.int32)
         codes = np.array([*(place.get(name, OTHERS) for name in attribute.categories), MISSING], dtype=np.int32)
-        return codes[attribute.values]  # the last one is that of -1
+        return codes[attribute.values]  # a missing value, -1, selects the last code
 
     def to_json(self) -> dict[str, Any]:
         return {"name": self.name, "kind": "category", "categories": list(self.categories)}
@@ -114,7 +114,7 @@ ColumnEncoding = NumberColumn | CategoryColumn
 
 
 def fit_column(text: str, attribute: Attribute) -> ColumnEncoding:
-    """How a column is encoded, from its values in training; `text` is its name, perhaps with `:category` or `:number`."""
+    """Fit the encoding of a column to training values; `text` is its name, optionally with `:category` or `:number`."""
     name, kind = split_kind(text)
     if attribute.values.dtype.kind == "M":
         raise DataError(f"covariate {name!r}: its values are dates, expected numbers or categories")
@@ -129,7 +129,7 @@ def fit_column(text: str, attribute: Attribute) -> ColumnEncoding:
 
 
 def numbers_of(name: str, attribute: Attribute) -> np.ndarray:
-    """float64, from texts, too, where each is a number."""
+    """Return the values as float64; text is converted, and raises if some of it is no number."""
     if attribute.categories is None:
         return attribute.values.astype(np.float64)
     made = np.full(len(attribute.categories) + 1, np.nan)
@@ -161,7 +161,7 @@ def column_from_json(found: Any) -> ColumnEncoding:
 
 @dataclass(frozen=True)
 class EncodedColumns:
-    """Columns of some rows side by side: numbers, float32 [rows, numbers], and codes of categories, int32 [rows, categories]."""
+    """Encoded columns: numbers, float32 [rows, numbers], and codes of categories, int32 [rows, categories]."""
 
     numbers: np.ndarray
     codes: np.ndarray
@@ -169,14 +169,14 @@ class EncodedColumns:
 
 @dataclass(frozen=True)
 class CovariateEncoding:
-    """How the columns of events and those of whole sequences are encoded."""
+    """The encodings of all columns, of events and of whole sequences."""
 
     events: tuple[ColumnEncoding, ...] = ()
     static: tuple[ColumnEncoding, ...] = ()
 
     @classmethod
     def fit(cls, names: CovariateNames, table: AttributeTable) -> CovariateEncoding:
-        """From training data; all mistakes at once."""
+        """Fit to training data; raise an error with all mistakes."""
         problems: list[str] = []
         made: list[list[ColumnEncoding]] = []
         for texts, columns in ((names.events, table.of_events), (names.static, table.of_sequences)):
@@ -192,7 +192,7 @@ class CovariateEncoding:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The columns of events and of sequences."""
+        """The names of all columns, of events and of sequences."""
         return tuple(one.name for one in (*self.events, *self.static))
 
     def encode(self, table: AttributeTable, rows: int, sequences: int) -> tuple[EncodedColumns, EncodedColumns]:
@@ -200,7 +200,7 @@ class CovariateEncoding:
         return encoded(self.events, table.of_events, rows), encoded(self.static, table.of_sequences, sequences)
 
     def absent(self, table: AttributeTable) -> list[str]:
-        """Columns that a table does not have."""
+        """Return the names of the columns that are missing in a table."""
         both = ((self.events, table.of_events), (self.static, table.of_sequences))
         return [one.name for columns, found in both for one in columns if one.name not in found]
 
@@ -216,7 +216,7 @@ class CovariateEncoding:
 
 
 def encoded(columns: Sequence[ColumnEncoding], found: Mapping[str, Attribute], rows: int) -> EncodedColumns:
-    """Columns of a table side by side; those that it does not have are missing."""
+    """Encode the columns of a table; columns that are not in the table become missing values."""
     numbers = [one for one in columns if isinstance(one, NumberColumn)]
     categories = [one for one in columns if isinstance(one, CategoryColumn)]
     floats = np.full((rows, len(numbers)), np.nan, dtype=np.float32)
@@ -229,7 +229,7 @@ def encoded(columns: Sequence[ColumnEncoding], found: Mapping[str, Attribute], r
 
 
 def check_names(names: CovariateNames) -> None:
-    """Raise a message where names make no sense."""
+    """Raise an error if names are empty or occur twice."""
     wrong = names.mistakes()
     if wrong:
         raise ForetellError("\n".join(wrong))

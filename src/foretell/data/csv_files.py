@@ -1,7 +1,7 @@
-"""CSV and TSV ↔ sequences: a long table as text, with the separator that its header has.
+"""CSV and TSV ↔ sequences: a long table as text. The header determines the separator.
 
-With pyarrow a file without mistakes is read in blocks; any other, and every file where there is no pyarrow, line by line with the
-standard library. Both give the same table; mistakes, with their lines, are always those of the second.
+pyarrow, if installed, reads files in blocks. A file with mistakes, and every file without pyarrow, is read line by line with the
+standard library. Both ways return the same table; only the second one reports mistakes and their lines.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from foretell.data.dataset import EventData
 
 SEPARATORS = (",", ";", "\t", "|")
-# What a spreadsheet would run is written with an apostrophe before it, as spreadsheets write text; reading takes that away again.
+# Text that a spreadsheet would take for a formula is written with an apostrophe in front, which is removed when it is read.
 _FORMULA, _TEXT = re.compile(r"'*[=+\-@\t\r]"), re.compile(r"'+[=+\-@\t\r]")
 _NEEDS_QUOTES = re.compile(r'[,"\r\n\t;|]|^\s|\s$|^$')
 
@@ -71,12 +71,12 @@ class TextTable:
 
 
 def read_csv(path: Path, options: ReadOptions) -> RawEvents:
-    """All sequences of a file, and all its mistakes."""
+    """Read all sequences and mistakes of a file."""
     return gathered(csv_table(path, options), options.terms)
 
 
 def csv_table(path: Path, options: ReadOptions, fast: bool = True) -> EventTable:
-    """The table of a file; `fast=False` reads it line by line in any case."""
+    """Read the table of a file; `fast=False` always reads it line by line."""
     if fast:
         content = whole_file(path)
         source = None if content is None else _in_blocks(path, content)
@@ -92,13 +92,13 @@ def csv_table(path: Path, options: ReadOptions, fast: bool = True) -> EventTable
 
 
 def separator_of(header: str) -> str:
-    """The separator that splits a header into most columns, outside quotes; a comma where none does."""
+    """Return the separator that splits a header, outside quotes, into most columns; a comma if no separator occurs."""
     bare = re.sub(r'"[^"]*"', "", header)
     return max(SEPARATORS, key=bare.count)
 
 
 def _in_blocks(path: Path, content: bytes) -> TextTable | None:
-    """A table through pyarrow; None where pyarrow is missing, or has anything to complain of."""
+    """Read a table with pyarrow; return None if pyarrow is missing or finds a mistake."""
     try:
         import pyarrow as pa
         import pyarrow.csv as arrow_csv
@@ -141,7 +141,7 @@ def _in_blocks(path: Path, content: bytes) -> TextTable | None:
 
 
 def _plainly_quoted(content: bytes, separator: str) -> bool:
-    """Whether quotes only enclose whole cells and are doubled inside, which all CSV readers treat alike."""
+    """Whether quotes only enclose whole cells, and are doubled inside; all CSV readers agree on such files."""
     letters = np.frombuffer(b"\n" + content + b"\n", dtype=np.uint8)
     quotes = np.flatnonzero(letters == 34)
     if len(quotes) % 2:
@@ -153,7 +153,7 @@ def _plainly_quoted(content: bytes, separator: str) -> bool:
 
 
 def _places(content: bytes) -> np.ndarray:
-    """The line on which each record starts, including the header; blank lines are not records."""
+    """Return the line number at which each record starts, header included; blank lines are not records."""
     letters = np.frombuffer(content, dtype=np.uint8)
     ends = np.flatnonzero(letters == 10)
     if not len(ends) or ends[-1] != len(letters) - 1:
@@ -170,7 +170,7 @@ def _places(content: bytes) -> np.ndarray:
 
 
 def _line_by_line(path: Path, mistakes: Mistakes) -> tuple[TextTable | None, int]:
-    """The table of a file, and the line of its header; None without a header."""
+    """Return the table of a file, or None without a header, and the line number of the header."""
     limit = csv.field_size_limit(sys.maxsize)
     try:
         rows = records(path, mistakes)
@@ -202,7 +202,7 @@ def _line_by_line(path: Path, mistakes: Mistakes) -> tuple[TextTable | None, int
 
 
 def records(path: Path, mistakes: Mistakes) -> Iterator[tuple[int, list[str]]]:
-    """The rows of a file with the line where each starts; blank lines are left out."""
+    """Yield (line number, cells) of each row; blank lines are skipped."""
     line = 0
     lines = text_lines(path, mistakes)
     head = next(lines, None)
@@ -231,9 +231,9 @@ def records(path: Path, mistakes: Mistakes) -> Iterator[tuple[int, list[str]]]:
 
 
 def write_csv(data: EventData, path: Path) -> None:
-    """One row per event, floats in full, timestamps as ISO 8601; a sequence without events is a row without time and event.
+    """Write one row per event, with all digits, and timestamps as ISO 8601. A sequence without events is a row without time and event.
 
-    Attributes are further columns; those of sequences stand in each of their rows.
+    Attributes are additional columns; the attributes of a sequence are repeated in each of its rows.
     """
     separator = "\t" if path.name.removesuffix(".gz").endswith(".tsv") else ","
     columns, extra = data.columns, any(sequence.metadata for sequence in data)
@@ -268,6 +268,6 @@ def write_csv(data: EventData, path: Path) -> None:
 
 
 def csv_cell(text: str) -> str:
-    """A text as a cell: quoted where it must be; a spreadsheet does not take it for a formula."""
+    """Return a text as a cell, quoted if necessary, and with an apostrophe if a spreadsheet would take it for a formula."""
     text = f"'{text}" if _FORMULA.match(text) else text
     return '"' + text.replace('"', '""') + '"' if _NEEDS_QUOTES.search(text) else text

@@ -1,7 +1,7 @@
 """JSON lines ↔ sequences: one object per line, `{"id": …, "times": […], "events": […], "t_end": …}`.
 
-Times, `t_start`, `t_end` and `score_from` are numbers, or text in ISO 8601. `types` (integers) may stand in place of `events` or beside it;
-`id` and these three may be missing; other keys are kept as metadata.
+Times, `t_start`, `t_end` and `score_from` are numbers, or ISO 8601 text. `types` (integers) may replace or accompany `events`.
+The keys `id`, `t_start`, `t_end` and `score_from` are optional; other keys are kept as metadata.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ KEYS = ("id", "times", "events", "types", *BOUNDS)
 
 
 def read_jsonlines(path: Path, options: ReadOptions) -> RawEvents:
-    """All sequences of a file, and all its mistakes."""
+    """Read all sequences and mistakes of a file."""
     gatherer = Gatherer(str(path), "line", options.zone, options.terms)
     for number, line in text_lines(path, gatherer):
         add_line(gatherer, number, line)
@@ -35,7 +35,7 @@ def read_jsonlines(path: Path, options: ReadOptions) -> RawEvents:
 
 
 def add_line(gatherer: Gatherer, number: int, line: str) -> None:
-    """Parse one line; blank lines are skipped."""
+    """Parse one line and add its sequence to the gatherer; blank lines are skipped."""
     if line.isspace():
         return
     try:
@@ -49,7 +49,7 @@ def add_line(gatherer: Gatherer, number: int, line: str) -> None:
 
 
 def add_record(gatherer: Gatherer, number: int, record: object) -> None:
-    """One sequence as an object, from line `number`; what is wrong with it is noted."""
+    """Add one sequence, the object from line `number`, to the gatherer; its mistakes are noted."""
     if not isinstance(record, dict):
         gatherer.fault(number, f"expected an object {{…}} with times and events, found {type(record).__name__}")
         return
@@ -81,9 +81,9 @@ def add_record(gatherer: Gatherer, number: int, record: object) -> None:
 
 
 def write_jsonlines(data: EventData, path: Path) -> None:
-    """Named types are written as `events`, numbered ones as `types`; floats in full, so that they read back equal.
+    """Write a split. Named types become `events`, numbered types become `types`. Floats have all digits, so that they round-trip.
 
-    Attributes are further keys: a list for those of events, one value for those of sequences.
+    Attributes are additional keys, with a list for attributes of events, and one value for attributes of sequences.
     """
     numbered, stamped = data.vocabulary.numbered, data.columns.starts is not None
     times = written_times(data) if stamped else []

@@ -1,7 +1,7 @@
-"""What a format's reader gives before a vocabulary is known and times are placed: flat columns, and the mistakes found on the way.
+"""`RawEvents`, the output of a format's reader: flat columns with times and names as written, and the mistakes found so far.
 
-`RawEvents` come from a table (`event_table.gathered`) or from sequences one by one (`gatherer.Gatherer`). `problems` hold
-every structural mistake with its place; `value_problems` adds those of the numbers, in bulk.
+They are made from a table (`event_table.gathered`) or from single sequences (`gatherer.Gatherer`). `problems` has the
+structural mistakes with their lines; `value_problems` returns the mistakes in the numbers.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from foretell.data.sequence import time_mistakes
 from foretell.terms import NameProblem, event_name
 
 LARGEST_TYPE = 2**31 - 2
-MOST_COLUMNS = 10_000  # of a table
-MOST_SHOWN = 1_000  # sequences whose mistakes are looked at one by one
+MOST_COLUMNS = 10_000  # the largest number of columns of a table
+MOST_SHOWN = 1_000  # the largest number of sequences whose mistakes are examined one by one
 PlaceUnit = Literal["line", "row", "sequence", "event"]
 
 
 class Problem(NamedTuple):
-    """A mistake and its line or row (0: the whole file)."""
+    """A mistake, with its line or row (0: the whole file)."""
 
     place: int
     text: str
 
 
 def too_many_columns(count: int, place: int) -> list[Problem]:
-    """The mistake of a table with more columns than any has that holds one event per row."""
+    """Return the mistake of a table with too many columns; empty if the number is allowed."""
     if count <= MOST_COLUMNS:
         return []
     return [
@@ -40,11 +40,11 @@ def too_many_columns(count: int, place: int) -> list[Problem]:
 
 @dataclass(frozen=True)
 class TimeNotes:
-    """The assumptions made while reading a file's times, as counts of times."""
+    """The numbers of times for which the reader of a file made an assumption."""
 
-    zoneless: int = 0  # without a zone
-    twice: int = 0  # local times that happen twice, when clocks go back
-    never: int = 0  # local times that clocks skip
+    zoneless: int = 0  # times without a zone
+    twice: int = 0  # local times that exist twice, when clocks go back
+    never: int = 0  # local times that do not exist, when clocks go forward
 
 
 NO_NOTES = TimeNotes()
@@ -52,9 +52,9 @@ NO_NOTES = TimeNotes()
 
 @dataclass(frozen=True, eq=False)
 class RawEvents:
-    """One file's sequences. `codes` are integer types as written or, with `names`, indices into them.
+    """The sequences of one file. `codes` are indices into `names` or, without names, the integer types as written.
 
-    Times, starts and ends are as the file has them: datetime64[ns] in UTC, or numbers (int64, float64).
+    Times, starts and ends are as in the file: datetime64[ns] in UTC, or numbers (int64, float64).
     """
 
     path: str
@@ -63,21 +63,21 @@ class RawEvents:
     codes: np.ndarray  # int32 [events]
     names: tuple[str, ...] | None
     offsets: np.ndarray  # int64 [sequences + 1]
-    t_starts: np.ndarray  # [sequences]; NaT or NaN where none is given
-    t_ends: np.ndarray  # [sequences]; likewise
-    score_from: np.ndarray  # [sequences]; likewise
+    t_starts: np.ndarray  # [sequences]; NaT or NaN is missing
+    t_ends: np.ndarray  # [sequences]; NaT or NaN is missing
+    score_from: np.ndarray  # [sequences]; NaT or NaN is missing
     ids: tuple[str, ...]
     metadata: tuple[Mapping[str, object], ...]
-    places: np.ndarray  # int64 [sequences], the line or row where each one starts
-    event_places: np.ndarray | None = None  # int64 [events], where every event has a line or row of its own
-    doubt: Problem | None = None  # a mistake, unless a vocabulary is given that has such names
-    textual: bool = False  # the integers were text in the file, so they may also be names
-    type_names: Mapping[int, int] = field(default_factory=dict)  # type id → code, where a file gives both
+    places: np.ndarray  # int64 [sequences]: the line or row where each sequence starts
+    event_places: np.ndarray | None = None  # int64 [events]: the line or row of each event, if they have one
+    doubt: Problem | None = None  # a mistake, unless the given vocabulary has these names
+    textual: bool = False  # True: the integers were text in the file, so they may be names
+    type_names: Mapping[int, int] = field(default_factory=dict)  # type id → code, if a file has both
     attributes: Mapping[str, Attribute] = field(default_factory=dict)  # [events]
     sequence_attributes: Mapping[str, Attribute] = field(default_factory=dict)  # [sequences]
     unused_columns: tuple[str, ...] = ()
     time_notes: TimeNotes = NO_NOTES
-    said: tuple[str, ...] = ()  # what the reader took for granted, a sentence each
+    said: tuple[str, ...] = ()  # assumptions of the reader, one sentence each
     problems: tuple[Problem, ...] = ()
 
     @property
@@ -87,26 +87,26 @@ class RawEvents:
 
     @property
     def ends_given(self) -> np.ndarray:
-        """bool [sequences]: True where the file says how long a sequence was observed."""
+        """bool [sequences]: True if the file has the end of the sequence's observation."""
         return ~np.isnat(self.t_ends) if self.t_ends.dtype.kind == "M" else ~np.isnan(self.t_ends)
 
     def where(self, sequence: int) -> str:
-        """The part of a message that names a sequence."""
+        """Return the part of a message that names a sequence."""
         return f"sequence {self.ids[sequence]!r}"
 
     def place_of(self, sequence: int, event: int) -> int:
-        """The line or row of a sequence's event, counted from the sequence's start."""
+        """Return the line or row of an event, which is given by its index in the sequence."""
         start, stop = int(self.offsets[sequence]), int(self.offsets[sequence + 1])
         if self.event_places is None or start + event >= stop:
             return int(self.places[sequence])
         return int(self.event_places[start + event])
 
     def sequence_of(self, event: int) -> int:
-        """The sequence that owns an event, both as places in the columns."""
+        """Return the index of the sequence with this event, which is given by its index in the columns."""
         return int(np.searchsorted(self.offsets, event, side="right")) - 1
 
     def located(self, problems: Iterable[Problem]) -> list[str]:
-        """Messages with the file and the place in front, in the order of the file."""
+        """Return messages that begin with file and line or row, in the order of the file."""
         messages: list[str] = []
         for place, text in sorted(problems, key=lambda problem: problem.place):
             if place == 0:
@@ -118,11 +118,11 @@ class RawEvents:
         return messages
 
     def mistakes(self) -> list[Problem]:
-        """The mistakes that do not depend on the vocabulary: of the structure, then of the values."""
+        """Return the mistakes that do not depend on the vocabulary: those of the structure, then those of the values."""
         return [*self.problems, *self.value_problems()]
 
     def value_problems(self) -> list[Problem]:
-        """Times that are not finite, negative or unsorted, events after the end, ends that are none."""
+        """Return mistakes in the values: times that are not finite, negative or unsorted, events after the end, invalid ends."""
         times, offsets, lengths = self.times, self.offsets, np.diff(self.offsets)
         with np.errstate(invalid="ignore"):
             wrong_events = ~(np.isfinite(times) & (times >= 0))
@@ -144,7 +144,7 @@ class RawEvents:
 
 
 class NameTable(dict[str, int]):
-    """Event names as written → codes; a name is spelled once, when it is first met. With `terms`, parentheses must make terms."""
+    """Event names as written → codes. Each name is normalised once. With `terms`, names with parentheses must be terms."""
 
     def __init__(self, terms: bool = False) -> None:
         super().__init__()

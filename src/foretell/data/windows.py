@@ -1,8 +1,8 @@
-"""Long sequences → windows of a number of events, each with the history before it: what a model is trained and scored on in bounded memory.
+"""Long sequences → windows with a limited number of events, each with some history before it, for training and scoring in bounded memory.
 
-Every event and every moment of the time that was scored is scored in exactly one window. Before its own events a window has the last ones
-of the window before, which are history and not scored. Earlier events are not seen. The clock of a window
-begins with the last event that is left out (with `origin = "first-event"`: with its own first one).
+Every scored event and every scored moment is scored in exactly one window. A window begins with the last events of the window before
+it, which are history and are not scored. Earlier events are not visible. The clock of a window starts at the last event before the
+window or, with `origin = "first-event"`, at the window's first event.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from foretell.data.sequence import offsets_of
 
 @dataclass(frozen=True)
 class WindowSpan:
-    """A window: it sees the events from `first`, scores those from `own`, and ends before `stop`, all counted in its sequence."""
+    """A window of a sequence, as event indices: `first` to `own` is history, `own` to `stop` is scored."""
 
     sequence: int
     first: int
@@ -27,9 +27,9 @@ class WindowSpan:
 
 
 def in_windows(data: EventData, events: int, history: int) -> EventData:
-    """The data with every sequence of more than `events` events cut into windows, which see `history` events more.
+    """Cut each sequence of more than `events` events into windows, each with `history` events before it.
 
-    Windows are called `ID[FROM:TO]`, by the events that they score. Events at one time stay in one window, which may then have more.
+    The id of a window is `ID[FROM:TO]`, with the indices of its scored events. Ties are not cut, so a window can have more events.
     """
     assert events >= 1 and history >= 0
     columns = data.columns
@@ -45,7 +45,7 @@ def in_windows(data: EventData, events: int, history: int) -> EventData:
 
 
 def spans_of(columns: Columns, place: int, events: int, history: int) -> list[WindowSpan]:
-    """The windows of one sequence; windows without a scored part are left out."""
+    """Return the windows of one sequence; windows without a scored part are left out."""
     times = columns.times[columns.offsets[place] : columns.offsets[place + 1]]
     count, later = len(times), 0.0 if columns.scored_from is None else float(columns.scored_from[place])
     if count <= events:
@@ -54,7 +54,7 @@ def spans_of(columns: Columns, place: int, events: int, history: int) -> list[Wi
     own = 0
     while own < count:
         stop = min(own + events, count)
-        if stop < count:  # events at the time of the last one go with it
+        if stop < count:  # include all events at the time of the last one
             stop = int(np.searchsorted(times, times[stop - 1], side="right"))
         first = max(own - history, 0)
         if stop == count or later == 0.0 or times[stop - 1] > later:
@@ -72,7 +72,7 @@ def _cut(data: EventData, spans: list[WindowSpan], given_first: bool) -> Columns
     starts = columns.offsets[place]
     offsets = offsets_of(stop - first)
     rows = np.repeat(starts + first - offsets[:-1], stop - first) + np.arange(offsets[-1])
-    zero = np.zeros(len(spans))  # the time in the sequence where each window's clock begins
+    zero = np.zeros(len(spans))  # the time in the sequence at which each window's clock starts
     later = first > 0
     zero[later] = columns.times[(starts + first - (0 if given_first else 1))[later]]
     whole = stop == columns.lengths[place]
@@ -83,7 +83,7 @@ def _cut(data: EventData, spans: list[WindowSpan], given_first: bool) -> Columns
     scored[inner] = np.maximum(scored[inner], columns.times[(starts + own - 1)[inner]])
     kept = columns.at_events(rows)
     unscored = np.zeros(len(rows), dtype=bool) if kept["unscored"] is None else kept["unscored"].copy()
-    # History is marked event by event as well: where it all lies at the time 0 of its window, no time tells it from the rest.
+    # Mark history per event, too: `scored_from` cannot separate history at time 0 of the window from scored events at that time.
     unscored |= np.arange(len(rows)) < np.repeat(offsets[:-1] + own - first, stop - first)
     absolute = None
     if columns.starts is not None:
