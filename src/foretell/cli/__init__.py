@@ -1,1 +1,1 @@
-"""The command line: one file per command. Commands parse, call the library and print; torch is imported only where it is needed."""
+"""The command line, one file per command. A command parses its arguments, calls the library and prints. It imports torch only if needed."""

@@ -1,4 +1,4 @@
-"""`foretell auto DATA --minutes 10`: try the models that suit the data, keep the best on dev as a run, and write one page about it."""
+"""`foretell auto DATA --minutes 10`: try models that suit the data, keep the best on dev as a run, and write a page of results."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def auto(
     *,
     given: flags.Given,
 ) -> None:
-    """Find the best model for data in some minutes, judged on dev. Ctrl-C loses nothing: the same command goes on."""
+    """Find the best model for data within some minutes, judged on dev. After Ctrl-C, the same command continues the search."""
     began = time.time()
     from foretell.cli.show import print_json
     from foretell.cli.train import check_source
@@ -86,7 +86,7 @@ def auto(
 
 
 def _say(found: AutoResult) -> None:
-    """The leaderboard, the choice in words, and where things are."""
+    """Print the leaderboard, the reasons for the choice, and the paths of the results."""
     from foretell.cli.show import cell, make_table, out
     from foretell.wording import escape
 

@@ -1,4 +1,4 @@
-"""`foretell check P.ndtt`: every mistake of a program, or what the program is. No torch."""
+"""`foretell check P.ndtt`: print all mistakes of a program or, if it has none, its contents. No torch."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Option = typer.Option
 
 
 class ShownStage(StrEnum):
-    """What `--show` prints."""
+    """The stages that `--show` can print."""
 
     ast = "ast"
     rules = "rules"
@@ -55,7 +55,7 @@ def check(
         Option(help="Events that the program waits for and does not declare: an error, or exogenous."),
     ] = flags.UndeclaredChoice.error,
 ) -> None:
-    """Check a program: say all mistakes at once, or list its facts, rules, events, dimensions, parameters and strata."""
+    """Check a program: report all mistakes at once, or list its facts, rules, events, dimensions, parameters and strata."""
     from foretell.cli.show import print_json
     from foretell.lang.counts import count_parameters
     from foretell.lang.diagnostics import ProgramError
@@ -160,7 +160,7 @@ def _rows(table: FactTable) -> str:
 
 
 def _network(program: Program, dim: int, layers: int, time_dim: int | None, as_json: bool) -> Any:
-    """The network of the rules, without data; `foretell plan` adds its size for given events."""
+    """Return the network of the rules without data; `foretell plan` also gives its size for given events."""
     from foretell.plan.parameters import DimensionLayout, ParameterBook
     from foretell.plan.show import network_json, network_lines
 
@@ -170,7 +170,7 @@ def _network(program: Program, dim: int, layers: int, time_dim: int | None, as_j
 
 
 def _statements(program: Program) -> list[Any]:
-    """The statements of all files, in the order in which they were read."""
+    """Return the statements of all files, in the order in which they were read."""
     from foretell.lang.load import parse
 
     return [statement for source in program.sources for statement in parse(source).file.statements]
@@ -291,7 +291,7 @@ def _show_functors(console: Console, program: Program, dim: int) -> None:
 
 
 def _show_tables(console: Console, program: Program) -> None:
-    """With the header of each, so that a first row that was meant as a fact is seen."""
+    """Print the tables of a program with their headers, so that a first row mistaken for a header is noticed."""
     from foretell.cli.show import plain_table
     from foretell.wording import escape, printable
 
@@ -329,7 +329,7 @@ def _show_rules(console: Console, counts: Counts) -> None:
 
 
 def _print_table(console: Console, table: Table) -> None:
-    """Without the blanks that fill the last column."""
+    """Print a table without the trailing blanks of the last column."""
     with console.capture() as captured:
         console.print(table)
     for line in captured.get().splitlines():

@@ -1,4 +1,4 @@
-"""All commands under one name, `app`; each has the options that limit what is read from files."""
+"""All commands, combined in `app`; each also gets the options that limit how much is read from files."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from foretell.cli.group_help import CommandGroup
 from foretell.cli.old_spellings import RenamedOptions
 from foretell.reading import limits
 
-# In the order of the help; each is the function of this name in the module of this name.
+# In the order of `--help`; each is the function of this name in the module of this name.
 COMMANDS = (
     *("train", "auto", "pretrain", "tune", "evaluate", "compare", "predict", "sample", "intensity", "embed", "params"),
     *("check", "fmt", "lsp", "replay", "plan", "why", "explain", "report", "reproduce", "demo"),
@@ -26,7 +26,7 @@ UNITS = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 
 
 def amount(text: str) -> int:
-    """A whole number, as digits, 1e9, or with a unit: 500M."""
+    """Parse a positive whole number: digits, 1e9, or a number with a unit, such as 500M."""
     bare = text.strip().removesuffix("B")
     unit = bare[-1:] if bare[-1:] in UNITS else ""
     try:
@@ -39,7 +39,7 @@ def amount(text: str) -> int:
 
 
 def factor(text: str) -> float:
-    """How many times as much as usual."""
+    """Parse a factor on the usual limit."""
     try:
         found = float(text)
     except ValueError:
@@ -73,7 +73,7 @@ WITH_RULES = (
 
 
 def bounded(command: Callable[..., None]) -> Callable[..., None]:
-    """A command with the options that bound what is read, and how far rules multiply, which hold until it ends."""
+    """Return a command with the options that limit input sizes and the work of rules; the limits hold until the command ends."""
     bounds = (*READ_OPTIONS, LIMIT) if command.__name__ in WITH_RULES else READ_OPTIONS
     hints = get_type_hints(command, include_extras=True)
     own = [
@@ -117,7 +117,7 @@ def version(
     context: typer.Context,
     show: bool = typer.Option(False, "--version", help="Print the version and stop."),
 ) -> None:
-    """Learn what happens next, and when, from irregularly timed events."""
+    """Learn which events happen next, and when, from irregularly timed events."""
     if show:
         from importlib import metadata
 

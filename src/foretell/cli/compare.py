@@ -1,4 +1,4 @@
-"""`foretell compare RUN RUN…`: scores side by side, and which differences are more than luck."""
+"""`foretell compare RUN RUN…`: scores of several runs, and tests of their differences."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def compare(
     *,
     given: flags.Given,
 ) -> None:
-    """Compare the scores of several runs on the same events, with paired tests of every difference."""
+    """Compare the scores of several runs on the same events, with a paired test of every difference."""
     from foretell.batches.batch import Window
     from foretell.cli.open_run import open_scored, unfinished
     from foretell.cli.other_rows import OtherRules
@@ -68,7 +68,7 @@ def compare(
         check_suffix(plot)
     options = ScoringOptions(cast(Integral, integral), points, cast(Window, window), times, seed, predict or ())
     opened = open_scored(runs, data, split, flags.reading(given, columns), device, OtherRules(None, undeclared))
-    ruled = [isinstance(one.model, HasRules) for one in opened]  # the option is about these, where there are some
+    ruled = [isinstance(one.model, HasRules) for one in opened]  # if any: only these have the option
     opened = [
         one.settled(impossible if own or not any(ruled) else None, unseen=unseen)
         for one, own in zip(opened, ruled, strict=True)
@@ -96,7 +96,7 @@ def compare(
 
 
 def run_names(titles: list[str], runs: list[Path]) -> list[str]:
-    """The shortest distinct names of runs: the model, or the model with its folder, or with its path."""
+    """Return the shortest distinct names of runs: the model, the model with its folder, or the model with its path."""
     names = list(titles)
     for way in (lambda run: run.name, str):
         names = [

@@ -1,6 +1,6 @@
-"""What Tab completes: kinds of models, run folders, names of data and programs, words. No torch, but for experiments.
+"""Completion with Tab: kinds of models, run folders, names of data and programs, words. Does not import torch, except for experiments.
 
-A function takes the typed text and returns possible completions. If there are none, the shell completes paths.
+Each function takes the typed text and returns the possible completions. If there are none, the shell completes paths.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from typer.models import ArgumentInfo, OptionInfo
 from foretell.options import Integral, Sight, Window
 
 Completion = Callable[[str], list[str]]
-MOST_FOLDERS = 5_000  # looked into for runs
-DEEPEST = 3  # folders below the one that is typed: runs/NAME, auto/DATA/best
+MOST_FOLDERS = 5_000  # the most folders that are searched for runs
+DEEPEST = 3  # the deepest search below the typed folder: runs/NAME, auto/DATA/best
 RUN_FILE = "config.toml"
 
 
 def words(*known: str) -> Completion:
-    """One of a few words."""
+    """Return a completion for a fixed list of words."""
 
     def complete(incomplete: str) -> list[str]:
         return _beginning(known, incomplete)
@@ -30,39 +30,39 @@ def words(*known: str) -> Completion:
 
 
 def kinds(incomplete: str) -> list[str]:
-    """Kinds of models, those of other packages too."""
+    """Complete the kinds of models, including those of other packages."""
     from foretell.models.registry import model_kinds
 
     return _beginning(model_kinds(), incomplete)
 
 
 def runs(incomplete: str) -> list[str]:
-    """Run folders below the folder that is typed."""
+    """Complete the run folders below the typed folder."""
     return _beginning(_runs_below(os.path.dirname(incomplete)), incomplete)
 
 
 def data(incomplete: str) -> list[str]:
-    """Embedded data, and files and folders."""
+    """Complete the names of embedded data, and files and folders."""
     from foretell.data.loading import embedded_names
 
     return _with_paths(embedded_names(), incomplete)
 
 
 def programs(incomplete: str) -> list[str]:
-    """Shipped programs, and files of rules."""
+    """Complete the names of shipped programs, and files of rules."""
     from foretell.lang.load import names
 
     return _with_paths(names(), incomplete)
 
 
 def experiments(incomplete: str) -> list[str]:
-    """Experiments of the paper, and folders that have one."""
+    """Complete the experiments of the paper, and folders with an experiment."""
     from foretell.reproduce.experiment import names
 
     return _with_paths(names(), incomplete)
 
 
-# By the name of the argument or option, wherever it is; Literal options of dataclasses complete themselves.
+# By the name of the argument or option, in all commands; Literal options of dataclasses have completions of their own.
 COMPLETIONS: dict[str, Completion] = {
     "data": data,
     "path": data,
@@ -86,7 +86,7 @@ COMPLETIONS: dict[str, Completion] = {
     "on": words("this", "processes", "ray"),
     "storage": words("journal", "sqlite"),
 }
-# Names that mean something else in one command.
+# Names with a special meaning in one command.
 OF_COMMANDS: dict[str, dict[str, Completion]] = {
     **{command: {"run": runs} for command in ("evaluate", "intensity", "params", "explain")},
     **{command: {"run": runs, "past": data, "history": data} for command in ("predict", "sample")},
@@ -95,7 +95,7 @@ OF_COMMANDS: dict[str, dict[str, Completion]] = {
 
 
 def add_completion(command: str, parameter: str, annotation: Any) -> None:
-    """Add completion to an argument or option of a command, if it has one."""
+    """Add a completion to an argument or option of a command, if there is one for it."""
     found = OF_COMMANDS.get(command, {}).get(parameter) or COMPLETIONS.get(parameter)
     for one in getattr(annotation, "__metadata__", ()):
         if found is not None and isinstance(one, OptionInfo | ArgumentInfo) and one.autocompletion is None:
@@ -107,7 +107,7 @@ def _beginning(known: Iterable[str], incomplete: str) -> list[str]:
 
 
 def _with_paths(names: Iterable[str], incomplete: str) -> list[str]:
-    """Names, and the paths among which they are offered; nothing, where only paths fit: the shell is better at these."""
+    """Return matching names and paths; nothing if only paths match, because the shell completes these better."""
     found = _beginning(names, incomplete)
     return [*found, *sorted(glob.glob(f"{glob.escape(incomplete)}*"))] if found else []
 

@@ -1,4 +1,4 @@
-"""`foretell data describe | convert | pack | simulate`: look at event data, change its format, make some."""
+"""`foretell data describe | convert | pack | simulate`: inspect event data, convert between formats, and simulate data."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ app.command()(pack)
 
 
 class ReaderName(StrEnum):
-    """Which reader `convert` uses."""
+    """The readers that `convert` can use."""
 
     auto = "auto"
     gatech = "gatech"
@@ -39,7 +39,7 @@ class ReaderName(StrEnum):
 
 
 class ClockOrigin(StrEnum):
-    """The choices for time 0."""
+    """The choices for time 0 of a sequence."""
 
     window = "window"
     first_event = "first-event"
@@ -74,7 +74,7 @@ def describe(
     *,
     given: flags.Given,
 ) -> None:
-    """Say what is in data: counts, lengths, gaps, types, and the shares of ties and of times on a grid."""
+    """Describe data: counts, lengths, gaps, types, and the shares of ties and of times on a grid."""
     from foretell.data.summary import summarise
 
     source = flags.data_source(path, sql, database)
@@ -125,7 +125,7 @@ def convert(
     *,
     given: flags.Given,
 ) -> None:
-    """Read and check IN, and write OUT; nothing is written if there is a mistake in IN."""
+    """Read and check IN, and write OUT; if IN has a mistake, nothing is written."""
     from foretell.data.loading import SUFFIXES, save, save_dataset, suffix_of
 
     suffix = suffix if suffix.startswith(".") else f".{suffix}"
@@ -170,7 +170,7 @@ def simulate(
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Draw sequences exactly; each carries nll_true, its negative log-likelihood under the truth."""
+    """Draw sequences exactly; each has nll_true, its negative log-likelihood under the true process."""
     from foretell.data.loading import SUFFIXES, save, save_dataset, suffix_of
     from foretell.data.synthetic import simulate as draw
 
@@ -196,7 +196,7 @@ def simulate(
 def _simulate_packed(
     truth: Process, name: str, out: Path, sequences: int, t_end: float, seed: int, as_json: bool
 ) -> None:
-    """Sequences from the process into a packed folder, some at a time."""
+    """Draw sequences from the process in chunks, and write them to a packed folder."""
     from foretell.data.packed.simulating import simulate_packed
     from foretell.train.progress_bar import bar
 
@@ -215,7 +215,7 @@ def _simulate_packed(
 
 
 def _in_and_out(source: str, target: Path | None, sql: str, database: str) -> tuple[str, Path]:
-    """Where to read and where to write; with a query, the one path that is given is the second."""
+    """Return the paths to read and to write; with a query, the only given path is the one to write."""
     if sql and target is None:
         found = flags.data_source(None, sql, database)
         assert found is not None
@@ -239,7 +239,7 @@ def _say_written(path: Path, splits: dict[str, EventData], as_json: bool, said: 
 
 
 def _open(path: str, reading: dict[str, Any], reader: ReaderName, origin: ClockOrigin | None) -> Dataset:
-    """A data set in one of our formats, or else in a foreign one."""
+    """Open a data set in one of our formats or in a foreign one."""
     from dataclasses import replace
 
     from foretell.data import load
@@ -258,7 +258,7 @@ def _open(path: str, reading: dict[str, Any], reader: ReaderName, origin: ClockO
         foreign = bool(foreign_files(place))
     if foreign:
         if not place.exists():
-            return load(path)  # says that there is no such file, and what may have been meant
+            return load(path)  # raises an error that names similar files
         clock = ClockOrigin.window if origin is None else origin
         return load_foreign(place, None if reader is ReaderName.auto else reader.value, clock.value)
     dataset = load(path, options=options)
@@ -302,7 +302,7 @@ def _process(name: ProcessName, rate: list[str] | None, mu: str | None, alpha: s
 
 
 def _list(option: str, text: str) -> list[Any]:
-    """`0.2,0.1`, a JSON list, or the name of a file with one."""
+    """Parse `0.2,0.1`, a JSON list, or the name of a file that contains one."""
     if text.endswith(".json"):
         try:
             text = read_document(text)

@@ -1,4 +1,4 @@
-"""`foretell demo`: the whole path on the embedded RoboCup finals, without rules and with them, in about a minute on two cores."""
+"""`foretell demo`: training and scoring on the embedded RoboCup finals, with and without rules, in about a minute on two cores."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 Option = typer.Option
 
-# Chosen on the dev game alone (how, for A-NHP: experiments/README).
-# Two long games are few data for 528 types: hence the pseudo-counts and weights that shrink.
+# Chosen on the dev game only (for A-NHP, experiments/README describes how).
+# Two long games are little data for 528 types, hence the pseudo-counts and the weight decay.
 WITHOUT_RULES: dict[str, dict[str, Any]] = {
     "model": {
         "kind": "anhp",
@@ -46,7 +46,7 @@ WITH_RULES: dict[str, dict[str, Any]] = {
     },
     "train": {"epochs": 40, "batch": 1, "lr": 2e-2, "patience": 5, "cool": 3, "decay": 1.0, "pseudo_count": 0.5},
 }
-# Who, given when and what: every participant is predicted.
+# The participants that are predicted, given the time and type: all of them.
 WHO = ("kickoff(-P)", "kick(-P)", "goal(-P)", "pass(-P,-Q)", "steal(-Q,-P)")
 
 
@@ -57,7 +57,7 @@ def demo(
     epochs: Annotated[int | None, Option(help="Epochs at the most, of either model; default: 120 and 40.")] = None,
     quiet: flags.QuietOption = False,
 ) -> None:
-    """Train on two football finals of robots, without rules (A-NHP) and with (A-NDTT), and score on another, beside simple floors."""
+    """Train on two football finals of robots, without rules (A-NHP) and with (A-NDTT), and score on another, next to simple floors."""
     from foretell.cli.show import out, remarks, score_table
     from foretell.data import load
     from foretell.evaluate.record import write_scores
@@ -88,7 +88,7 @@ def demo(
                 score(
                     one,
                     test,
-                    # Next times are `foretell evaluate`'s: with rules they take longer than all else here.
+                    # Next times are left to `foretell evaluate`: with rules they take longer than the rest of the demo.
                     ScoringOptions(times=False, predict=WHO),
                     progress=lambda what, done, of, who=one.title: progress.move(f"{who}: {what}", done, of),
                 )
@@ -114,7 +114,7 @@ def _pictures(
     test: EventData,
     unit: str,
 ) -> str:
-    """Draws both pictures, and says where they are; without matplotlib there are none, and that is said."""
+    """Draw both pictures and return a line with their paths; without matplotlib, a line that says how to install it."""
     from foretell.report.plots import intensity_plot, learning_curves, save_figure
 
     if find_spec("matplotlib") is None:
@@ -125,7 +125,7 @@ def _pictures(
 
 
 def _folders(run: Path, dataset: Dataset, epochs: int | None) -> list[tuple[RunFolder, RunConfig]]:
-    """Check all configurations and folders before the first is written."""
+    """Check all configurations and folders before the first one is written."""
     from foretell.train.config import make_config
     from foretell.train.data_facts import data_facts
     from foretell.train.run import RunFolder
@@ -169,10 +169,10 @@ def _trained(folder: RunFolder, config: RunConfig, dataset: Dataset, progress: B
 
 
 def bought(without: Evaluation, with_rules: Evaluation, data: EventData) -> str:
-    """The gain from the rules on these data, in two sentences."""
+    """Return two sentences on the gain from the rules on these data."""
 
     def gained(part: str) -> float:
-        return round(getattr(with_rules, part).value - getattr(without, part).value, 2) + 0.0  # never -0.00
+        return round(getattr(with_rules, part).value - getattr(without, part).value, 2) + 0.0  # avoids -0.00
 
     whole, what, when = (gained(part) for part in ("log_likelihood", "type_log_likelihood", "time_log_likelihood"))
     who = [100.0 * one.participants[-1].error_rate.value for one in (with_rules, without)]

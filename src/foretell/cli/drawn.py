@@ -1,4 +1,4 @@
-"""`foretell evaluate RUN --downsample J`: scores from some of the possible events, with the standard errors of the draws."""
+"""`foretell evaluate RUN --downsample J`: scores estimated from a sample of the possible events, with standard errors."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from foretell.wording import counted
 
 
 def refuse_with_draws(options: Mapping[str, object]) -> None:
-    """Options that need all possible events."""
+    """Raise `ForetellError` for options that need all possible events."""
     given = [f"--{name}" for name, value in options.items() if value]
     if given:
         raise ForetellError(
@@ -26,7 +26,7 @@ def refuse_with_draws(options: Mapping[str, object]) -> None:
 
 
 def show_drawn(opened: OpenRun, keep: int, points: int, window: str, seed: int, as_json: bool, quiet: bool) -> None:
-    """Prints the scores of a run; its folder keeps none of them."""
+    """Print the estimated scores of a run; they are not stored in its folder."""
     model = opened.model
     with bar(quiet) as shown:
         found = drawn_scores(

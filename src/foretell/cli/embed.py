@@ -1,4 +1,4 @@
-"""`foretell embed RUN DATA -o X.parquet`: the embedding of every event, for use elsewhere."""
+"""`foretell embed RUN DATA -o X.parquet`: the embedding of every event, for use in other software."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def embed(
     *,
     given: flags.Given,
 ) -> None:
-    """Embed events in the context of what came before them, or of all others (--context two-sided, pretrained runs)."""
+    """Embed events in the context of earlier events, or of all others (--context two-sided, pretrained runs)."""
     from foretell.cli.input_data import chosen_sequences
     from foretell.cli.open_run import open_network
     from foretell.cli.show import print_json
@@ -79,7 +79,7 @@ def embed(
 
 
 def _long_table(rows: list[dict[str, list]]) -> pyarrow.Table:
-    """One row per event."""
+    """Return the embeddings as a table with one row per event."""
     from foretell.data.parquet import pyarrow_modules
 
     return pyarrow_modules()[0].table(

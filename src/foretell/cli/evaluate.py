@@ -1,4 +1,4 @@
-"""`foretell evaluate RUN`: scores of a trained model on held-out data, with intervals; event by event in `scores.parquet`."""
+"""`foretell evaluate RUN`: scores of a trained model on held-out data, with intervals; scores per event go to `scores.parquet`."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def evaluate(
 
 
 def _refuse(options: dict[str, object]) -> None:
-    """Options that only apply to models of what happens next."""
+    """Raise `ForetellError` for options that only apply to models of the next event."""
     given = [f"--{name}" for name, value in options.items() if value]
     if given:
         raise ForetellError(f"{', '.join(given)}: this run was not trained to say what happens next; leave it out")

@@ -1,4 +1,4 @@
-"""`foretell explain RUN DATA --at T`: why a model expects what it expects: proofs and the past attended to, or past events left out."""
+"""`foretell explain RUN DATA --at T`: explain an intensity: by proofs and attended events or, without rules, by leaving out past events."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def explain(
     *,
     given: flags.Given,
 ) -> None:
-    """Say why an event is expected just before a time: rules, facts and the past; without rules, which past events matter."""
+    """Explain why an event is expected just before a time: by rules, facts and the past; without rules, by the past events that matter."""
     from dataclasses import replace
 
     from foretell.cli.input_data import chosen_sequences
@@ -110,7 +110,7 @@ def explain(
 
 
 def _quiet_until(data: EventData, at: str) -> tuple[EventData, float]:
-    """The sequence and the time that is meant; where its end is only assumed, nothing happened until then, and that is said."""
+    """Return the sequence and the time of `--at`; a sequence with an assumed end is extended to the time, with a message."""
     from foretell.cli.input_data import asked_times
 
     data, (time,) = asked_times(data, at, "--at")
@@ -122,7 +122,7 @@ def _quiet_until(data: EventData, at: str) -> tuple[EventData, float]:
 
 
 def _show_covariates(opened: OpenRun, as_json: bool) -> None:
-    """Importance and effects of every column, over the data."""
+    """Print the importance and the effects of every covariate, over the data."""
     from foretell.cli.show import out, print_json
     from foretell.evaluate.covariate_effects import covariate_effects
     from foretell.report.covariate_tables import covariate_table

@@ -1,4 +1,4 @@
-"""Command-line flags from option dataclasses: a field that has a flag becomes one, with the field's type and help."""
+"""Command-line flags from option dataclasses: each field with a `flag` becomes a flag with the field's type and help text."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ OnOption = Annotated[
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")]
 
 
-# What `foretell.train.auto_settings` chooses, of the options that are flags.
+# The options with a flag that `foretell.train.auto_settings` chooses.
 BY_RULE = frozenset(
     {
         "data.window_events",
@@ -132,7 +132,7 @@ BY_RULE = frozenset(
     }
 )
 
-Given = dict[str, dict[str, Any]]  # what was given on the command line: section → option → value
+Given = dict[str, dict[str, Any]]  # the values from the command line: section → option → value
 SetOption = Annotated[list[str] | None, typer.Option("--set", help="Any key: --set train.clip=1 --set model.bos=true.")]
 LogOption = Annotated[
     list[str] | None,
@@ -150,9 +150,9 @@ def with_flags(
     only: Collection[str] | None = None,
     by_rule: Collection[str] = (),
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """A command with a flag for every field of the sections' options that has one; it is handed them as `given`.
+    """Return a decorator that adds a flag for every field with a `flag` in the sections; the command gets the values as `given`.
 
-    Fields named in `but`, or not in `only`, have none here. Those in `by_rule` are chosen by rule where no kind of model is given.
+    Fields in `but`, or not in `only`, get no flag. Fields in `by_rule` are chosen by rule if no kind of model is given.
     """
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
@@ -206,14 +206,14 @@ READING = ("time_format", "timezone", "start", "observed_until", "sorted", "term
 
 
 def with_reading(*, but: Collection[str] = ()) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """A command with the flags that say how data are read, but for some; `reading` puts them together."""
+    """Return a decorator that adds the flags for reading data, except those in `but`; `reading` combines their values."""
     from foretell.train.config import DataOptions
 
     return with_flags({"data": DataOptions}, only=[f"data.{name}" for name in READING if name not in but])
 
 
 def reading(given: Given, columns: str) -> dict[str, Any]:
-    """The options for reading data, from flags."""
+    """Return the options for reading data from the values of flags."""
     found = {name: value for name, value in given["data"].items() if name in READING}
     if columns:
         found["columns"] = dict(pair(part, "--columns") for part in columns.split(","))
@@ -221,7 +221,7 @@ def reading(given: Given, columns: str) -> dict[str, Any]:
 
 
 def log_names(log: list[str] | None) -> tuple[str, ...]:
-    """The loggers of `--log tensorboard --log mlflow`, or `--log tensorboard,mlflow`."""
+    """Return the logger names from `--log tensorboard --log mlflow` or `--log tensorboard,mlflow`."""
     names = [name.strip() for text in log or [] for name in text.split(",") if name.strip()]
     if names:
         from foretell.train.loggers import check_installed
@@ -230,13 +230,13 @@ def log_names(log: list[str] | None) -> tuple[str, ...]:
     return tuple(names)
 
 
-LAST = ("log", "set_", "as_json", "quiet")  # what all commands end with
+LAST = ("log", "set_", "as_json", "quiet")  # the last options of all commands
 
 
 def _parameter(flag: Flag, name: str, hint: Any, default: object) -> inspect.Parameter:
     shown = flag.name or name
     spelled = shown.replace("_", "-")
-    # What is on unless it is turned off has a flag for either.
+    # An option that is on by default has a flag for each value.
     names = f"--{spelled}/--no-{spelled}" if default is True else f"--{spelled}"
     kind = _type(flag, hint)
     known = words(*get_args(hint)) if kind is str and get_origin(hint) is Literal else None
@@ -245,7 +245,7 @@ def _parameter(flag: Flag, name: str, hint: Any, default: object) -> inspect.Par
 
 
 def _with_default(help: str, default: object, key: str, by_rule: Collection[str]) -> str:
-    """The help of a flag with the default of its key; the flag itself has no default, so that it does not override a
+    """Return the help of a flag with the default for its key. The flag itself has no default, so that it does not override a
     configuration."""
     nothing = default is None or default is False or default is MISSING or default in ("", ())
     if "default" in help or (nothing and key not in by_rule):
@@ -259,12 +259,12 @@ def _with_default(help: str, default: object, key: str, by_rule: Collection[str]
 
 
 def _type(flag: Flag, hint: Any) -> Any:
-    """The type of a flag: that of its option; of a few words the command line offers the choice only if the flag says so."""
+    """Return the type of a flag: that of its option. A `Literal` becomes a choice only if `flag.choices` is set, else text."""
     if flag.type is not None:
         return flag.type
     parts = get_args(hint) if get_origin(hint) in (typing.Union, types.UnionType) else (hint,)
     kind = next(one for one in parts if one is not type(None))
-    if get_origin(kind) is tuple:  # names, separated by commas
+    if get_origin(kind) is tuple:  # names separated by commas
         return str
     if get_origin(kind) is Literal:
         return Enum("Choice", {word: word for word in get_args(kind)}, type=str) if flag.choices else str
@@ -272,20 +272,20 @@ def _type(flag: Flag, hint: Any) -> Any:
 
 
 def one_history(argument: str | None, option: str | None) -> str | None:
-    """The history, given as the second argument or as `--history`."""
+    """Return the history, given as the second argument or as `--history`."""
     if argument is not None and option is not None:
         raise ForetellError(f"{argument} and --history {option}: give the history once")
     return option if argument is None else argument
 
 
 def with_participants(columns: str, participants: str) -> str:
-    """`--participants a,b` is `--columns arg1=a,arg2=b`."""
+    """Translate `--participants a,b` to `--columns arg1=a,arg2=b`."""
     named = [name.strip() for name in participants.split(",") if name.strip()]
     return ",".join(filter(None, [columns, *(f"arg{place}={name}" for place, name in enumerate(named, start=1))]))
 
 
 def data_source(path: str | None, sql: str, database: str) -> str | None:
-    """The source of data: a path, or a query and its database."""
+    """Return the source of data: a path, or a query with its database."""
     if not sql:
         if database:
             raise ForetellError("--database is the place of a query: give one with --sql")

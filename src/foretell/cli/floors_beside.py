@@ -1,4 +1,4 @@
-"""The floors of a run of `foretell train`: fitted first, shown in its progress, stored in its folder, and compared in a sentence."""
+"""The floors of `foretell train`: fitted before the model, shown in its progress, stored in the run, and compared in the summary."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def floors_beside(
     fitted: list[FittedFloor],
     progress: Bar,
 ) -> dict[str, float]:
-    """Scores of the floors on dev (or on train without dev), by title; a resumed run reads them from its folder. None if the model
+    """Return the scores of the floors on dev (on train without dev), by title; a resumed run reads them from its folder. Empty if the model
     is a floor itself."""
     if config.task is not None or isinstance(network, DirectFit):
         return {}
@@ -61,7 +61,7 @@ def floors_beside(
 
 
 def told_of(auto: AutoConfig, floors: dict[str, float], result: AnyTraining) -> dict[str, Any]:
-    """What the summary of a run says of rules and floors."""
+    """Return the entries of a run's summary about automatic settings and floors."""
     found: dict[str, Any] = {}
     if auto.chosen:
         found["auto"] = {one.key: {"value": one.value, "why": one.why} for one in auto.chosen}

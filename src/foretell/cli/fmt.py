@@ -1,4 +1,4 @@
-"""`foretell fmt P.ndtt…`: programs in their canonical layout, written back, compared or shown. No torch."""
+"""`foretell fmt P.ndtt…`: format programs in the canonical layout, and write, compare or print the result. No torch."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def fmt(
     check: Annotated[bool, typer.Option(help="Write nothing; exit code 1 if a file would change.")] = False,
     diff: Annotated[bool, typer.Option(help="Write nothing; show what would change, exit code 1 if anything.")] = False,
 ) -> None:
-    """Lay programs out in the canonical way: one statement per line, comments kept. All files are written, or none."""
+    """Format programs in the canonical layout: one statement per line, comments kept. All files are written, or none."""
     from foretell.data.files import replacing
     from foretell.lang.diagnostics import ProgramError
     from foretell.lang.formatter import format_program
@@ -49,7 +49,7 @@ def fmt(
     elif STDIN in made:
         typer.echo(made[STDIN], nl=False)
     else:
-        with ExitStack() as stack:  # nothing takes its place before all are written
+        with ExitStack() as stack:  # no file is replaced before all are written
             for name in changed:
                 stack.enter_context(replacing(Path(name).resolve())).write_bytes(made[name].encode())
     if STDIN not in made:
@@ -60,7 +60,7 @@ def fmt(
 
 
 def _names(files: list[str]) -> list[str]:
-    """The files to format, each once; a folder stands for all programs in it and its subfolders."""
+    """Return the files to format, each once; a folder stands for all programs in it and its subfolders."""
     from foretell.errors import ForetellError
 
     if STDIN in files and len(files) > 1:
@@ -78,7 +78,7 @@ def _names(files: list[str]) -> list[str]:
 
 
 def _source(name: str) -> Source:
-    """Raises `ProgramError`."""
+    """Read a program; raises `ProgramError` if that fails."""
     from foretell.errors import ForetellError
     from foretell.lang.load import read_source
     from foretell.lang.source import Source, decoded

@@ -1,4 +1,4 @@
-"""`foretell --help`: every command with its whole first sentence, however long that is."""
+"""`foretell --help`: lists every command with its first sentence, without truncation."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typer.core import TyperGroup
 
 
 class CommandGroup(TyperGroup):
-    """A group of commands that lists them without cutting their sentences."""
+    """A command group whose help lists commands without truncating their sentences."""
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Write the name and the first sentence of every command."""
@@ -20,5 +20,5 @@ class CommandGroup(TyperGroup):
 
 
 def first_sentence(text: str) -> str:
-    """Up to the first full stop that ends a sentence."""
+    """Return the text up to the first full stop that ends a sentence."""
     return f"{' '.join(text.split()).split('. ')[0].removesuffix('.')}."

@@ -1,6 +1,6 @@
-"""Which events a command is asked about: a file, a folder, embedded data, or a pipe; some of its splits; one of its sequences. No torch.
+"""The events on which a command works: a file, a folder, embedded data, or a pipe; selected splits; a selected sequence. No torch.
 
-What comes through a pipe is JSON lines, CSV, Parquet or XES, told apart by how it begins; messages call it `stdin`.
+Input from a pipe is JSON lines, CSV, Parquet or XES, detected from its first bytes; messages call it `stdin`.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from foretell.wording import counted
 log = logging.getLogger("foretell")
 
 NAME = "stdin"
-PATIENCE = 2.0  # seconds without a word after which we say that we are waiting
+PATIENCE = 2.0  # seconds without input before a message says that we are waiting
 
 
 def open_data(path: str, split: str | None, reading: dict[str, Any]) -> list[EventData]:
-    """A file as it is; of a data set the named split, or all of them in order. Rules are to read names."""
+    """Open a file, the named split of a data set, or all its splits in order. Rules read the names of events."""
     options = replace(DataOptions(), **reading).reading(terms=True)
     if split is None and not Path(path).is_file():
         return list(load(path, options=options).splits().values())
@@ -44,8 +44,7 @@ def open_data(path: str, split: str | None, reading: dict[str, Any]) -> list[Eve
 
 
 def asked_times(data: EventData, text: str, option: str) -> tuple[EventData, list[float]]:
-    """A time given by the user, as a number or a date, on the clock of each sequence; sequences that begin later are left out with
-    a message."""
+    """Return a time given as a number or a date, on the clock of each sequence; sequences that begin later are left out, with a message."""
     numbers = [data.clock.number_of(text, one.start, option) for one in data]
     later = [place for place, number in enumerate(numbers) if not 0.0 <= number < float("inf")]
     if len(later) == len(numbers) and numbers:
@@ -60,12 +59,12 @@ def asked_times(data: EventData, text: str, option: str) -> tuple[EventData, lis
 
 
 def chosen_sequences(data: EventData, sequence: str | None) -> EventData:
-    """All sequences, or the one with this id or (if no id matches) this place."""
+    """Return all sequences, or the one with this id or, if no id matches, at this position."""
     return chosen_among([data], sequence)[0]
 
 
 def chosen_among(parts: list[EventData], sequence: str | None) -> list[EventData]:
-    """The chosen sequence among several splits; positions count across splits."""
+    """Return the chosen sequence out of several splits; positions count across splits."""
     if sequence is None:
         return parts
     for data in parts:
@@ -87,20 +86,20 @@ def chosen_among(parts: list[EventData], sequence: str | None) -> list[EventData
 
 
 def is_piped() -> bool:
-    """Whether something was put in front of us: a pipe, or a file by `<`. A terminal and /dev/null are neither."""
+    """Whether stdin is a pipe, or a file redirected by `<`; False for a terminal and /dev/null."""
     try:
         mode = os.fstat(sys.stdin.fileno()).st_mode
-    except (OSError, ValueError, AttributeError):  # there is no stdin, or it is closed
+    except (OSError, ValueError, AttributeError):  # stdin does not exist or is closed
         return False
     return stat.S_ISFIFO(mode) or stat.S_ISREG(mode)
 
 
 def read_stdin() -> bytes:
-    """Read all data."""
+    """Read stdin to its end; a message is printed if nothing arrives for a while."""
     stream = sys.stdin.buffer
     try:
         ready, _, _ = select.select([stream], [], [], PATIENCE)
-    except (OSError, ValueError):  # not a file that can be waited for
+    except (OSError, ValueError):  # a file without support for select
         ready = [stream]
     if not ready:
         sys.stderr.write("waiting for events on stdin (end them with Ctrl-D)\n")
@@ -108,7 +107,7 @@ def read_stdin() -> bytes:
 
 
 def piped_content(history: str | None, split: str | None) -> bytes | None:
-    """What stdin says, where it is asked for by `-`, or where nothing else is and something is piped in; None: ask elsewhere."""
+    """Return the content of stdin if `-` is given, or if no other data are given and stdin is a pipe; None otherwise."""
     if history == "-":
         if split is not None:
             raise DataError(f"{NAME}: it has no split {split!r}")
@@ -116,7 +115,7 @@ def piped_content(history: str | None, split: str | None) -> bytes | None:
     if history is not None or split is not None or not is_piped():
         return None
     content = read_stdin()
-    if not content:  # a job's closed pipe
+    if not content:  # the closed pipe of a background job
         log.warning("%s: nothing came through the pipe, so it is not the history", NAME)
         return None
     return content
@@ -127,7 +126,7 @@ def piped_data(content: bytes, options: ReadOptions, vocabulary: Vocabulary | No
 
 
 def _read(content: bytes, options: ReadOptions) -> RawEvents:
-    """The readers take files, so it is one for a moment."""
+    """Parse the content via a temporary file, since the readers take files."""
     if not content.strip():
         raise DataError(
             f'{NAME}: nothing came; expected JSON lines such as {{"times": [0.5], "events": ["a"], "t_end": 2.0}}'
@@ -150,7 +149,7 @@ def _suffix(content: bytes) -> str:
             with gzip.GzipFile(fileobj=io.BytesIO(content)) as packed:
                 start = packed.read(256)
         except (OSError, EOFError, zlib.error):
-            start = b"{"  # the reader says what is wrong with it
+            start = b"{"  # the JSON reader reports the mistake
         return f"{_text_suffix(start)}.gz"
     return _text_suffix(content[:256])
 

@@ -1,4 +1,4 @@
-"""`foretell intensity RUN DATA --at …`: what a model expects at chosen times of given histories."""
+"""`foretell intensity RUN DATA --at …`: the intensities of a model at chosen times of given histories."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def intensity(
     *,
     given: flags.Given,
 ) -> None:
-    """Give the intensities of every event type at given times, each from the events before it."""
+    """Compute the intensities of every event type at given times, each from the events before it."""
     from foretell.cli.input_data import chosen_sequences
     from foretell.cli.open_run import open_run
     from foretell.cli.other_rows import OtherRules
@@ -97,7 +97,7 @@ def _give(
     file: Path | None,
     as_json: bool,
 ) -> None:
-    """Write the answers, or print them as JSON, or as tables of a screen's length."""
+    """Write the answers to a file, or print them as JSON or as tables of at most a screen."""
     from foretell.cli.show import out, print_json
     from foretell.data import ResultList
 
@@ -119,7 +119,7 @@ def _give(
 
 
 def _asked(data: EventData, text: str) -> tuple[EventData, list[list[float]]]:
-    """The times of `--at` on the clock of each sequence that has begun by then."""
+    """Return the data, and the times of `--at` on the clock of each sequence that has begun by then."""
     from foretell.cli.input_data import asked_times
 
     parts = [piece.strip() for piece in text.split(",") if piece.strip()]

@@ -1,4 +1,4 @@
-"""The language server: questions of an editor → answers of `lang.editing`, in the protocol's words and units."""
+"""The language server: translates an editor's requests to `lang.editing`, and the results to the protocol's types and units."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from foretell.lang.source import Source, Span
 from foretell.lang.syntax import pretty_atom
 from foretell.options import Undeclared
 
-PAUSE = 0.03  # seconds without another key before a program is checked
+PAUSE = 0.03  # seconds without a key press before a program is checked
 SYMBOLS = {"deduce": lsp.SymbolKind.Function, "add": lsp.SymbolKind.Event, "remove": lsp.SymbolKind.Operator}
 PROPOSALS = {
     "functor": lsp.CompletionItemKind.Function,
@@ -38,7 +38,7 @@ class ProgramServer(LanguageServer):
         self.undeclared: Undeclared = undeclared
         self.dim = dim
         self.read: dict[str, tuple[str, EditedProgram]] = {}
-        self.told: dict[str, set[str]] = {}  # by edited text, the files that its mistakes were shown in
+        self.told: dict[str, set[str]] = {}  # by edited text: the files for which mistakes are shown
         self.turn: dict[str, int] = {}
 
     def program(self, uri: str) -> EditedProgram:
@@ -52,7 +52,7 @@ class ProgramServer(LanguageServer):
     # --- places ---
 
     def offset(self, source: Source, position: lsp.Position) -> int:
-        """The protocol's line and column count from 0, columns in the units that client and server agreed on."""
+        """Convert a position of the protocol to an offset. Lines and columns count from 0; the client chooses the unit of columns."""
         if position.line >= len(source.line_starts):
             return len(source.text)
         line = source.line(position.line + 1)
@@ -75,7 +75,7 @@ class ProgramServer(LanguageServer):
     # --- mistakes ---
 
     async def check(self, uri: str) -> None:
-        """Checks a text once no key has been pressed for a moment, beside the server's other work."""
+        """Check a text after a pause in typing, concurrently with other requests."""
         turn = self.turn[uri] = self.turn.get(uri, 0) + 1
         await asyncio.sleep(PAUSE)
         if self.turn.get(uri) != turn:
@@ -132,7 +132,7 @@ def _watch_texts(server: ProgramServer) -> None:
 
     @server.feature(lsp.TEXT_DOCUMENT_DID_SAVE)
     async def saved(ls: ProgramServer, params: lsp.DidSaveTextDocumentParams) -> None:
-        for uri in list(ls.read):  # files that it includes, or tables, may be what was saved
+        for uri in list(ls.read):  # the saved file may be one that this text includes, or a table
             ls.read.pop(uri)
             await ls.check(uri)
 
@@ -195,7 +195,7 @@ def _answer_about_texts(server: ProgramServer) -> None:
         try:
             text = format_program(source)
         except ProgramError:
-            return None  # its mistakes are shown already
+            return None  # its mistakes are already shown
         return [] if text == source.text else [lsp.TextEdit(ls.range(Span(source, 0, len(source.text))), text)]
 
     @server.feature(lsp.TEXT_DOCUMENT_CODE_LENS)

@@ -1,8 +1,8 @@
-"""`foretell`: runs a command, and turns what goes wrong into a message and an exit code.
+"""`foretell`: runs a command, and turns errors into a message and an exit code.
 
-0: done. 1: the user's input is wrong (message on stderr). 2: usage. 130: interrupted.
+0: success. 1: wrong input (message on stderr). 2: wrong usage. 130: interrupted.
 
-Nothing but the standard library is imported before Ctrl-C is seen to: the commands are loaded by `run`.
+Before Ctrl-C is handled, only the standard library is imported; `run` loads the commands.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def run() -> None:
     except KeyboardInterrupt:
         _interrupted()
     except (Exception, SystemExit) as ended:
-        if interrupted:  # an import that Ctrl-C cut short may end in another error, and typer ends without a word
+        if interrupted:  # an interrupted import may end in another error, and typer ends silently
             _interrupted()
         processes = os.environ.get("WORLD_SIZE", "")
         if isinstance(ended, SystemExit) and processes.isdecimal() and int(processes) > 1:
@@ -39,7 +39,7 @@ def run() -> None:
 
 
 def _handle_interrupts(interrupted: list[bool]) -> Any:
-    """Notes Ctrl-C and raises KeyboardInterrupt; a program that ignores it, or a thread, is left as it is."""
+    """Install a handler that records Ctrl-C and raises KeyboardInterrupt; does nothing in a thread, or if SIGINT is ignored."""
 
     def on_signal(signum: int, frame: FrameType | None) -> None:
         interrupted.append(True)
@@ -54,7 +54,7 @@ def _handle_interrupts(interrupted: list[bool]) -> Any:
 
 
 def _unraisable(found: Any) -> None:
-    """Ctrl-C that comes in a callback of the interpreter's own, where nobody can catch it, ends the command all the same."""
+    """End the command on a Ctrl-C inside a callback of the interpreter, where nothing can catch it."""
     if found.exc_type is KeyboardInterrupt:
         os.write(2, b"interrupted\n")
         os._exit(130)
@@ -62,7 +62,7 @@ def _unraisable(found: Any) -> None:
 
 
 def _leave(code: object) -> NoReturn:
-    """End one of several processes at once: threads of Gloo that still run must not meet the interpreter's last steps."""
+    """Exit without the interpreter's shutdown, during which running Gloo threads could crash."""
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code if isinstance(code, int) else 0 if code is None else 1)
@@ -74,19 +74,19 @@ def _interrupted() -> NoReturn:
 
 
 def _open_streams() -> None:
-    """Open streams that were closed at the start as empty ones, because otherwise files that we open would get their numbers."""
+    """Reopen closed standard streams as empty ones; otherwise files that we open would get their file descriptors."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115 (open until the process ends)
 
 
 def _run() -> None:
-    os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # idle threads that spin cost a busy machine a factor of ten
-    # numpy's and torch's remarks on single operations; numbers that are not finite are told of in our own words
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # spinning idle threads slow a busy machine tenfold
+    # numpy's and torch's warnings about single operations; our own messages report non-finite numbers
     warnings.filterwarnings("ignore", category=RuntimeWarning)
     _open_streams()
     if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors in ("strict", "surrogateescape"):
-        sys.stdout.reconfigure(errors="backslashreplace")  # a terminal need not know every letter of a name
+        sys.stdout.reconfigure(errors="backslashreplace")  # a terminal's encoding may lack letters of a name
     from foretell.cli.commands import app
     from foretell.cli.option_words import as_options
     from foretell.errors import ForetellError
@@ -111,11 +111,11 @@ def _run() -> None:
         from foretell.lang.diagnostics import ProgramError
 
         lines = as_options(str(error)).splitlines()
-        placed = isinstance(error, ProgramError)  # each of its messages says itself that it is an error, and where
+        placed = isinstance(error, ProgramError)  # its messages already have the word error and a position
         sys.stderr.write("".join(f"{line}\n" if placed else f"error: {line}\n" for line in lines))
         sys.exit(1)
     except BrokenPipeError:
-        # The reader of our output went away (`foretell … | head`): that is its right.
+        # The reader of our output has closed the pipe (`foretell … | head`), which is no error.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
     except OSError as error:
@@ -132,7 +132,7 @@ def _run() -> None:
 
 
 def _is_out_of_memory(error: BaseException) -> bool:
-    """PyTorch says it in `RuntimeError`s of its own."""
+    """Whether an error means lack of memory; PyTorch raises `RuntimeError`s for that, too."""
     said = str(error)
     words = (
         "DefaultCPUAllocator",
@@ -144,7 +144,7 @@ def _is_out_of_memory(error: BaseException) -> bool:
 
 
 def __getattr__(name: str) -> Any:
-    """`app`, loaded on first use."""
+    """Load `app` on first use."""
     if name != "app":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from foretell.cli.commands import app

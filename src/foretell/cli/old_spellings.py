@@ -1,4 +1,4 @@
-"""Options that had another name in 0.1: the old one works for a release, with a warning that says the new one."""
+"""Options renamed since 0.1: the old name still works for one release, with a warning that gives the new one."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typer.core import TyperCommand
 log = logging.getLogger("foretell")
 
 OUT = {"--run": "--out"}
-# By command: what an option was called, and what it is called now.
+# By command: the old and the new name of an option.
 RENAMED: Mapping[str, Mapping[str, str]] = {
     "train": {**OUT, "--history": "--context"},
     "pretrain": OUT,
@@ -29,12 +29,12 @@ RENAMED: Mapping[str, Mapping[str, str]] = {
 
 
 class RenamedOptions(TyperCommand):
-    """A command that takes its options by their old names, too."""
+    """A command that also accepts the old names of its options."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse with new names; say once which old ones were used."""
+        """Parse with the new names; warn once about each old name."""
         new = in_new_words(self.name or "", args)
-        if not ctx.resilient_parsing:  # not while Tab completes
+        if not ctx.resilient_parsing:  # not during completion
             for old, now in zip(args, new, strict=True):
                 if old != now:
                     name, became = (one.partition("=")[0] for one in (old, now))
@@ -43,11 +43,11 @@ class RenamedOptions(TyperCommand):
 
 
 def in_new_words(command: str, arguments: Sequence[str]) -> list[str]:
-    """Arguments of a command with the new names of its options."""
+    """Return the arguments of a command with old option names replaced."""
     renamed = RENAMED.get(command, {})
     new, plain = [], False
     for one in arguments:
-        plain = plain or one == "--"  # what follows are no options
+        plain = plain or one == "--"  # no options follow `--`
         name, equals, value = one.partition("=")
         new.append(one if plain or name not in renamed else f"{renamed[name]}{equals}{value}")
     return new

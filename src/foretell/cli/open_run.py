@@ -1,6 +1,6 @@
-"""The beginning of most commands: open a run folder, and load its model and the data.
+"""Opening a run folder with its model and data, which most commands do first.
 
-Impossible events are treated as `--impossible` says, with a message on stderr, and there is a note if the run was stopped early.
+Impossible events are treated as `--impossible` says, with a message on stderr. If the run was stopped early, a note says so.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ class OpenRun:
     model: IntensityModel
     data: EventData
     time_unit: str
-    impossible: flags.Impossible  # how the run treated impossible events, or how `data` were treated
-    impossible_events: int = 0  # of `data`: left out, or kept as unscored history
+    impossible: flags.Impossible  # the treatment of impossible events in the run, or in `data`
+    impossible_events: int = 0  # number in `data`: left out, or kept as unscored history
 
     def settled(
         self,
@@ -56,9 +56,9 @@ class OpenRun:
         unseen: flags.UnseenChoice = flags.UnseenChoice.mean,
         say: bool = True,
     ) -> OpenRun:
-        """The run with its data (or a part of them), in which impossible events are treated as in training, or as requested.
+        """Return the run with its data (or with `data`) and their impossible events treated as in training, or as requested.
 
-        With `say`, parameter groups that were not in training are reported on stderr.
+        With `say`, a message on stderr lists parameter groups that were not in training.
         """
         chosen = self.impossible if impossible is None else impossible
         found, count = settled(self.model, self.data if data is None else data, chosen)
@@ -67,11 +67,11 @@ class OpenRun:
 
     @property
     def clock(self) -> Clock:
-        """The clock of the data."""
+        """Return the clock of the data."""
         return self.data.clock
 
     def dataset(self) -> Dataset:
-        """The data set the run was trained on, treated as `data` were."""
+        """Return the data set on which the run was trained, with impossible events treated as in `data`."""
         return settled_splits(self.model, own_data(self.run), self.impossible, quiet=True)[0]
 
 
@@ -84,9 +84,9 @@ def open_run(
     content: bytes | None = None,
     rules: OtherRules = AS_TRAINED,
 ) -> OpenRun:
-    """Without `data`, the run's own data set is opened (its test split, unless another is named); `content` came through a pipe.
+    """Open a run with data: its own data set if `data` is None (by default its test split); `content` is the input from a pipe.
 
-    Other data are read as the run's were, but for what `reading` says. `rules` are what the run's own are to be now.
+    Other data are read like the run's own, except for the options in `reading`. `rules` replaces parts of the run's rules.
     """
     folder = RunFolder.open(run)
     model = folder.model(str(choose_device(device)))
@@ -119,7 +119,7 @@ def open_scored(
     device: str,
     rules: OtherRules = AS_TRAINED,
 ) -> list[OpenRun]:
-    """Runs and the data they are scored on: other data than their own in the windows that they learned from, where all have the same."""
+    """Open runs with the data to score. Other data are cut into the windows of the runs if all runs have the same windows."""
     opened = [open_run(run, data, split, reading, device, rules=rules) for run in runs]
     options = [one.run.config().data for one in opened]
     alike = len({(one.window_events, one.history_events) for one in options}) == 1
@@ -161,7 +161,7 @@ def data_for(
     reading: Mapping[str, Any],
     content: bytes | None = None,
 ) -> tuple[EventData, str]:
-    """The data for a query to a run, and their unit of time."""
+    """Return the data for a query to a run, and their unit of time."""
     if content is not None:
         return piped_data(content, folder.reading(**reading), vocabulary, folder.origin()), folder.time_unit()
     if data is not None:
@@ -180,7 +180,7 @@ def data_for(
 
 
 def own_data(run: RunFolder) -> Dataset:
-    """The data that a run names. What is wrong with them is only counted: a run from elsewhere may name any file."""
+    """Load the data that a run names. Mistakes in them are only counted, because a run from elsewhere may name any file."""
     config = run.config()
     options = config.data
     if not options.path:
@@ -196,7 +196,7 @@ def own_data(run: RunFolder) -> Dataset:
 
 @contextmanager
 def own_program(run: RunFolder) -> Iterator[None]:
-    """If the program of a run has mistakes, its lines are not shown, because a run from someone else may name any file."""
+    """A context in which mistakes in a run's program do not show its lines, because a run from elsewhere may name any file."""
     try:
         yield
     except ProgramError as error:
@@ -207,7 +207,7 @@ def own_program(run: RunFolder) -> Iterator[None]:
 
 
 def _widened(model: IntensityModel, data: EventData) -> EventData:
-    """The data over the vocabulary of a model that has met their names; new ones are fine where rules say what they mean."""
+    """Return the data in the model's vocabulary, extended by the types in the data; the rules define what new types mean."""
     assert isinstance(model, GrowsVocabulary)
     model.widen(data.vocabulary.names[kind] for kind in np.flatnonzero(data.type_counts()))
     return in_vocabulary(data, model.vocabulary)
@@ -216,7 +216,7 @@ def _widened(model: IntensityModel, data: EventData) -> EventData:
 def check_unseen(
     model: IntensityModel, data: EventData, unseen: flags.UnseenChoice, params: Path | None = None, say: bool = True
 ) -> None:
-    """Say which parameter groups training never met, or a file of parameters lacks; or refuse them."""
+    """Print which parameter groups training (or a file of parameters) lacks; an error if `unseen` is `error`."""
     from foretell.cli.show import NEVER_MET, said_unseen
 
     if not isinstance(model, GrowsVocabulary):
@@ -233,7 +233,7 @@ def check_unseen(
 
 
 def program_of(model: IntensityModel, impossible: flags.Impossible) -> Program | None:
-    """The rules that may forbid an event; a model without rules forbids nothing, so there is nothing to choose."""
+    """Return the rules that may forbid events; None for a model without rules. Then `--impossible` is an error."""
     if isinstance(model, HasRules):
         return model.program
     if impossible is not flags.Impossible.error:
@@ -246,7 +246,7 @@ def program_of(model: IntensityModel, impossible: flags.Impossible) -> Program |
 def settled(
     model: IntensityModel, data: EventData, impossible: flags.Impossible, quiet: bool = False
 ) -> tuple[EventData, int]:
-    """Data as the model may see them, and how many events were left out or marked; `error` names all sequences that have such events."""
+    """Return data for the model, and the number of events left out or marked; `error` raises an error that lists all such sequences."""
     program = program_of(model, impossible)
     if program is None:
         return data, 0
@@ -258,7 +258,7 @@ def settled(
 def settled_splits(
     model: IntensityModel, dataset: Dataset, impossible: flags.Impossible, quiet: bool = False
 ) -> tuple[Dataset, dict[str, int]]:
-    """Settle impossible events in every split; with `error` nothing is replayed, since `fit` does that and names what is impossible."""
+    """Treat impossible events in every split; with `error` the data are returned unchanged, since `fit` reports them."""
     program = program_of(model, impossible)
     if program is None or impossible is flags.Impossible.error:
         return dataset, dict.fromkeys(dataset.splits(), 0)
@@ -268,11 +268,11 @@ def settled_splits(
 
 
 def unfinished(run: RunFolder, model: Network) -> str | None:
-    """A note that a run is unfinished; None if it is finished."""
-    if isinstance(model, DirectFit):  # fitted in one go
+    """Return a note if a run is unfinished; None if it is finished."""
+    if isinstance(model, DirectFit):  # fitted without epochs
         return None
     go_on = f"the best model so far is scored; continue with: foretell train --resume {run.path}"
-    if not run.checkpoint.exists() and not names_its_data(run):  # what a fit in Python gave was saved when it was done
+    if not run.checkpoint.exists() and not names_its_data(run):  # a finished fit in Python
         return None
     if not run.checkpoint.exists():
         return f"{run.path}: training was stopped before its first checkpoint; {go_on}"
@@ -284,17 +284,17 @@ def unfinished(run: RunFolder, model: Network) -> str | None:
 
 
 def names_its_data(run: RunFolder) -> bool:
-    """Whether the run stores where its data are; a run that was fitted in Python, to a data frame for instance, does not."""
+    """Whether the run stores where its data are; a run fitted in Python, for instance to a data frame, does not."""
     return bool(run.config().data.path)
 
 
 def without_floors(run: RunFolder) -> str:
-    """Why there are no floors beside a run that does not name its training data."""
+    """Return the reason why a run that does not name its training data has no floors."""
     return f"{run.path}: it was fitted in Python to data that it does not name, so that no floors can be fitted to them"
 
 
 def fitted_floors(opened: OpenRun, without: Collection[str], progress: Bar) -> Iterator[IntensityModel]:
-    """Poisson, the weekly one where the data have a calendar, then Hawkes; those of the kinds in `without` are left out."""
+    """Fit and yield Poisson, weekly Poisson (if the data have a calendar) and Hawkes; kinds in `without` are left out."""
     if not names_its_data(opened.run):
         raise ForetellError(f"{without_floors(opened.run)}; leave out --floors")
     dataset = opened.dataset()

@@ -1,13 +1,13 @@
-"""Messages of the library, which name settings as arguments of Python → the words of the command line.
+"""Translates messages of the library, which name settings as Python arguments, to the options of the command line.
 
-`` `start="day"` `` is `--start day`, `` `max_events=` `` is `--max-events`, and so is `` `foretell.reading.limits(max_events=…)` ``.
+Examples: `` `start="day"` `` → `--start day`; `` `max_events=` `` and `` `foretell.reading.limits(max_events=…)` `` → `--max-events`.
 """
 
 from __future__ import annotations
 
 import re
 
-# settings whose option has their name
+# settings that are options of the same name
 SETTINGS = frozenset(
     {
         "allow",
@@ -59,14 +59,14 @@ SETTINGS = frozenset(
     }
 )
 
-OTHERWISE = {"rules": "limit"}  # settings whose option has another name
+OTHERWISE = {"rules": "limit"}  # settings that are options of another name
 
 _SETTING = re.compile(r"`(?:[\w.]+\((?=[^`]*\)`))?([a-z_]+)=([^`]*?)(?<!\()\)?`")
 _COLUMN = re.compile(r"""["'](\w+)["']: """)
 
 
 def as_options(message: str) -> str:
-    """A message with names of settings replaced by options of the command; other names are not changed."""
+    """Return a message with settings replaced by command-line options; other names are not changed."""
     return _SETTING.sub(_option, message)
 
 
@@ -83,7 +83,7 @@ def _option(found: re.Match[str]) -> str:
 
 
 def _plain(value: str) -> str:
-    """`["amount"]` and `"amount"` are `amount`, `{"time": when}` is `time=when`; other values are as they are."""
+    """Translate `["amount"]` and `"amount"` to `amount`, and `{"time": when}` to `time=when`; other values are unchanged."""
     if value.startswith("{") and value.endswith("}"):
         return _COLUMN.sub(r"\1=", value[1:-1]).replace(", ", ",").replace('"', "")
     for before, after in (('["', '"]'), ("['", "']"), ('"', '"')):

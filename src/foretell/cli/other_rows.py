@@ -1,4 +1,4 @@
-"""`--table user=new.csv` and `--undeclared`: other rows for tables of a program, or of a run's, and events that it does not declare."""
+"""`--table user=new.csv` and `--undeclared`: other rows for tables of a program or run, and the treatment of undeclared events."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def table_files(given: Sequence[str] | None) -> dict[str, str]:
-    """Files by the name of their table."""
+    """Return the files of `--table`, by name of their table."""
     found: dict[str, str] = {}
     for text in given or ():
         name, path = flags.pair(text, "--table")
@@ -42,14 +42,14 @@ def program_with(program: Program, given: Sequence[str] | None) -> Program:
 
 @dataclass(frozen=True)
 class OtherRules:
-    """What the rules of a run are to be now: rows of tables, and what becomes of events that nothing declares (None: as in training)."""
+    """Changes to the rules of a run: rows of tables, and the treatment of undeclared events (None: as in training)."""
 
     tables: Sequence[str] | None = None
     undeclared: flags.UndeclaredChoice | None = None
 
     @property
     def first(self) -> str:
-        """What was asked for, as it is written."""
+        """Return the first requested change, as written on the command line."""
         if self.tables:
             return f"--table {self.tables[0]}"
         return "" if self.undeclared is None else f"--undeclared {self.undeclared.value}"
@@ -59,7 +59,7 @@ AS_TRAINED = OtherRules()
 
 
 def model_with(model: Network, asked: OtherRules) -> None:
-    """Give a model that was just loaded other rules."""
+    """Apply changes of rules to a model that was just loaded."""
     from foretell.lang.other_rows import with_tables, with_undeclared
     from foretell.models.rules.other_rows import use_program
     from foretell.models.rules.rule_model import RuleModel
@@ -77,7 +77,7 @@ def model_with(model: Network, asked: OtherRules) -> None:
 
 
 def say_undeclared(model: Network, data: EventData) -> None:
-    """How many events nothing declares, where they are taken to be exogenous."""
+    """Print the number of undeclared events, which are treated as exogenous."""
     from foretell.ground.impossible import check_declared
     from foretell.models.rules.rule_model import RuleModel
 

@@ -1,4 +1,4 @@
-"""`foretell data pack IN OUT`: data of any size as a folder that is read without being loaded."""
+"""`foretell data pack IN OUT`: convert data of any size to a folder that is memory-mapped instead of loaded."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def pack(
     *,
     given: flags.Given,
 ) -> None:
-    """Read and check IN in bounded memory, and write OUT: all of it, or nothing if there is a mistake in IN."""
+    """Read and check IN in bounded memory, and write OUT; if IN has a mistake, nothing is written."""
     from dataclasses import replace
 
     from foretell.data.packed.packing import pack as write

@@ -1,4 +1,4 @@
-"""`foretell params RUN [--load FILE]`: every parameter under its public name as JSON, and back."""
+"""`foretell params RUN [--load FILE]`: print every parameter under its public name as JSON, or load edited ones."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def params(
     out: Annotated[Path | None, Option("--out", "-o", help="A file instead of stdout.")] = None,
     as_json: Annotated[bool, Option("--json", help="JSON on stdout (the default).")] = True,
 ) -> None:
-    """Print a model's parameters, in the data's own unit of time, or write edited ones back."""
+    """Print a model's parameters, in the data's unit of time, or write edited ones back."""
     from foretell.cli.show import print_json
     from foretell.data.files import text_file
     from foretell.models.parameters import load_parameters, parameters_json, read_parameters

@@ -1,4 +1,4 @@
-"""`foretell plan P.ndtt DATA`: the network that a program becomes for given data: its parts, its sizes, its parameters."""
+"""`foretell plan P.ndtt DATA`: the network of a program for given data: its parts, its sizes, its parameters."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from foretell.plan.plan import Plan
 
 
-DRAWN = 50  # possible events at a time, of those that are kept as products
+DRAWN = 50  # sample size for possible events of products
 
 
 @flags.with_reading()
@@ -93,7 +93,7 @@ def _tile_lines(names: list[str], pairs: list[int], tiled: list[dict[str, int]],
 
 
 def _tiles(made: Plan) -> dict[str, int]:
-    """How attention is cut up, which depends on the device: tiles, and pairs that are computed with what fills them up."""
+    """Return the numbers of tiles of attention and of pairs in them, including padding; both depend on the device."""
     groups = [group for table in made.tables.values() for group in table.tiles.groups]
     cells = sum(group.rows.shape[0] * group.rows.shape[1] * group.window.shape[1] for group in groups)
     return {"tiles": sum(len(group.rows) for group in groups), "tile_pairs": cells}

@@ -1,4 +1,4 @@
-"""`foretell predict RUN HISTORY`: when the next event comes, what it is, and who takes part."""
+"""`foretell predict RUN HISTORY`: predict the time, the type and the participants of the next event."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from foretell.evaluate.prediction import Prediction
 
 Option = typer.Option
-FULLY_SHOWN = 3  # sequences; where there are more, each is one row
+FULLY_SHOWN = 3  # sequences; with more, each is one row
 
 
 class MethodChoice(StrEnum):
@@ -121,7 +121,7 @@ def predict(
 
 
 def _asked_for(found: ResultList[Prediction]) -> ResultList[Prediction]:
-    """The events in a table: the most probable ones, or those that match the pattern."""
+    """Return the predictions with the events that tables show: the most probable ones, or those that match the pattern."""
     from foretell.data import ResultList
 
     with_who = ((one, one.who) for one in found)

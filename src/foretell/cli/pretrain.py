@@ -1,4 +1,4 @@
-"""`foretell pretrain CONFIG.toml | --data`: teach an A-NHP's encoder the types of masked events, and leave a run folder."""
+"""`foretell pretrain CONFIG.toml | --data`: train an A-NHP's encoder to predict the types of masked events, and write a run folder."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from foretell.errors import ForetellError
 from foretell.models.registry import HeadOptions
 from foretell.train.config import DataOptions, PretrainOptions, TrainOptions
 
-# What only a model of what happens next has.
+# The options that apply only to models of the next event.
 OTHERS = ("impossible", "train_fraction", "objective", "noise", "noise_streams", "integral", "points")
 
 
@@ -36,7 +36,7 @@ def pretrain(
     *,
     given: flags.Given,
 ) -> None:
-    """Pretrain an encoder on the types of hidden events, from what happened before and after them; `train --init` goes on from it."""
+    """Pretrain an encoder to predict the types of masked events from the events before and after; `train --init` continues from it."""
     request = TrainRequest(as_json, quiet, logs=flags.log_names(log))
     add(given, columns, set_)
     if resume is not None:

@@ -1,4 +1,4 @@
-"""`--processes N`: start this command N times, as `torchrun` does, and end as the first of them does."""
+"""`--processes N`: starts this command N times, as `torchrun` does, and returns one exit code."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from typing import IO
 
 import typer
 
-POLL, GRACE = 0.05, 30.0  # seconds between looks at the processes, and what they get to end after one of them has
-PARENT_POLL = 0.5  # seconds between looks of a process at the one that started it
+POLL, GRACE = 0.05, 30.0  # seconds between checks of the processes, and until processes are killed after one has ended
+PARENT_POLL = 0.5  # seconds between checks of the parent process
 LAUNCHER, TORCHRUN = "FORETELL_LAUNCHER", "TORCHELASTIC_RUN_ID"
 
 
 def run_processes(count: int, arguments: list[str]) -> None:
-    """Run `foretell ARGUMENTS` in `count` joined processes and exit: with 0, or with the code of the first that failed, by rank.
+    """Run `foretell ARGUMENTS` in `count` joined processes, then exit: with 0, or with the code of the lowest rank that failed.
 
     The first process uses the terminal; the output of the others is only shown if the first failed without a message.
     """
@@ -46,14 +46,14 @@ def run_processes(count: int, arguments: list[str]) -> None:
                 started.append(_start(arguments, environment, None if rank == 0 else said))
             codes = _wait(started)
         failed = next((code for code in codes if code), 0)
-        if failed and codes[0] <= 0:  # the first process said nothing of it
+        if failed and codes[0] <= 0:  # the first process printed no message
             said.seek(0)
             typer.echo(said.read()[-4000:].decode(errors="replace"), err=True, nl=False)
     raise SystemExit(failed if failed >= 0 else 1)
 
 
 def without_processes(arguments: list[str]) -> list[str]:
-    """A command line without `--processes N`."""
+    """Return a command line without `--processes N`."""
     kept, skip = [], False
     for argument in arguments:
         if not skip and argument != "--processes" and not argument.startswith("--processes="):
@@ -63,7 +63,7 @@ def without_processes(arguments: list[str]) -> list[str]:
 
 
 def end_with_launcher() -> None:
-    """In a process that `--processes` or `torchrun` started: stop when the launcher has ended, for instance because it was killed.
+    """Stop this process when the `--processes` or `torchrun` process that started it has ended, for instance because it was killed.
 
     The process has time to write a checkpoint. Otherwise orphaned processes would keep running and hold the lock of the run
     folder.
@@ -83,19 +83,19 @@ def _watch(launcher: int) -> None:
 
 
 def _start(arguments: list[str], environment: dict[str, str], said: IO[bytes] | None) -> subprocess.Popen[bytes]:
-    # A session of its own: Ctrl-C reaches a process once, by way of this one.
+    # Each process has a session of its own, so that Ctrl-C reaches it once, through this process.
     command = [sys.executable, "-m", "foretell", *arguments]
     out = None if said is None else subprocess.DEVNULL
     return subprocess.Popen(command, env=environment, stdout=out, stderr=said, start_new_session=True)
 
 
 def _wait(started: list[subprocess.Popen[bytes]]) -> list[int]:
-    """Exit codes by rank; once one process has failed, the others are stopped."""
+    """Return the exit codes by rank; once one process has failed, the others are stopped."""
     ended: float | None = None
     while any(one.poll() is None for one in started):
         if ended is None and any(one.poll() for one in started):
             ended = time.monotonic()
-            time.sleep(2.0)  # the others may have found the same mistake, or be at a checkpoint
+            time.sleep(2.0)  # the others may report the same mistake, or be writing a checkpoint
             _signal(started, signal.SIGTERM)
         if ended is not None and time.monotonic() - ended > GRACE:
             _signal(started, signal.SIGKILL)
@@ -111,7 +111,7 @@ def _signal(started: list[subprocess.Popen[bytes]], number: int) -> None:
 
 @contextmanager
 def _forwarded(started: list[subprocess.Popen[bytes]]) -> Iterator[None]:
-    """SIGINT and SIGTERM go to all processes."""
+    """A context in which SIGINT and SIGTERM are forwarded to all processes."""
 
     def on_signal(number: int, frame: FrameType | None) -> None:
         _signal(started, number)

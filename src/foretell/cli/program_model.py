@@ -1,4 +1,4 @@
-"""A model of rules that no run has: fresh from a program, or with the parameters of a file."""
+"""Models of rules without a run: fresh ones from a program, or with parameters from a file."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _KNOWN = f"{', '.join(KINDS[:-1])} or {KINDS[-1]}"
 
 
 def preset_options(kind: str, preset: str | None) -> dict[str, Any]:
-    """The options of a preset of a kind of model."""
+    """Return the options that a preset sets for a kind of model."""
     from foretell.models.registry import model_options
     from foretell.options import check_choice
 
@@ -40,7 +40,7 @@ def fresh_model(
     dtype: str,
     undeclared: Undeclared = "error",
 ) -> RuleModel:
-    """With parameters for every group that can ever hold; with `data`, exogenous events are those that happen there."""
+    """Return a fresh model with parameters for every group that can ever hold; with `data`, its exogenous events are those in the data."""
     from foretell.cli.input_data import open_data
 
     _check_kind(kind)
@@ -59,9 +59,9 @@ def model_of(
     impossible: flags.Impossible = flags.Impossible.error,
     unseen: flags.UnseenChoice = flags.UnseenChoice.mean,
 ) -> tuple[RuleModel, list[EventData]]:
-    """The model that a file of parameters describes, for given data; and these as it may see them.
+    """Return the model that a file of parameters describes, and the data with impossible events treated.
 
-    Groups of names that the file lacks, since only these data have their values, are the mean of those that it has.
+    A parameter group that the file lacks gets the mean of the groups in the file.
     """
     from foretell.cli.open_run import check_unseen, settled
     from foretell.models.parameters import in_present_format, load_parameters, read_parameters
@@ -80,7 +80,7 @@ def model_of(
     model.rule_network.grow(model.dtype, model.device)
     load_parameters(model, found, str(params))
     for part in data:
-        model.ground(part)  # groups that the file lacks are the mean of those that it has
+        model.ground(part)  # groups that the file lacks get the mean of the others
         check_unseen(model, part, unseen, params)
     return model.eval(), data
 
@@ -99,7 +99,7 @@ def _made(
     dtype: str,
     undeclared: Undeclared,
 ) -> RuleModel:
-    """`sizes` are options of either kind of model; those of the other are left out."""
+    """Return a fresh model; `sizes` may have options of either kind of model, and those of the other kind are ignored."""
     import torch
 
     from foretell.lang.program import Program
@@ -114,7 +114,7 @@ def _made(
 
 
 def _sizes(found: dict[str, Any], kind: str, params: Path) -> dict[str, Any]:
-    """Find the kind of model from a file of parameters: from its key, or from its names."""
+    """Return the kind and sizes of the model in a file of parameters; the kind is detected from its key, or from its names."""
     from foretell.models.registry import find_model
 
     named = find_model(kind).shown_sizes

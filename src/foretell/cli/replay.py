@@ -1,4 +1,4 @@
-"""`foretell replay P.ndtt DATA`: the facts and possible events that the rules make of a sequence, state by state."""
+"""`foretell replay P.ndtt DATA`: the facts and possible events that the rules deduce for a sequence, state by state."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def replay(
 
 
 def before(data: EventData, times: Sequence[float]) -> EventData:
-    """The sequences up to a time each, exclusive: later events have no say, and must not stop a replay if they are impossible."""
+    """Return each sequence up to a time, exclusive: later events have no effect, and impossible ones among them must not stop a replay."""
     from dataclasses import replace
 
     import numpy as np
@@ -102,12 +102,12 @@ def before(data: EventData, times: Sequence[float]) -> EventData:
         if time > one.t_end:
             until = data.clock.short(one.t_end, one.start) or f"{one.t_end:g}"
             sys.stderr.write(f"sequence {one.id} was observed until {until}: after that, nothing is known to happen\n")
-        cut.append(one.first(count, time))  # what expires by then has expired
+        cut.append(one.first(count, time))  # includes expiries until then
     return replace(data, sequences=cut, origin="window", report=None)
 
 
 def read_program(path: Path, undeclared: flags.UndeclaredChoice) -> Program:
-    """The checked program; the number of warnings is printed on stderr."""
+    """Return the checked program; the number of warnings is printed on stderr."""
     from foretell.lang.program import Program
 
     program = Program.from_file(path, undeclared=undeclared.value)
@@ -117,7 +117,7 @@ def read_program(path: Path, undeclared: flags.UndeclaredChoice) -> Program:
 
 
 def met_log(program: Program, parts: Sequence[EventData]) -> Program:
-    """A program whose tables `from_log` have the values of the first part, which is train where a data set is asked about as a whole."""
+    """Return a program whose `from_log` tables have the values of the first part, which for a whole data set is train."""
     from foretell.ground.given import with_log
 
     if not parts or not program.waits_for_log:
@@ -166,14 +166,14 @@ def say_impossible(count: int, impossible: flags.Impossible, name: str, quiet: b
 
 
 class _States:
-    """Facts of each state as sorted names, each change made once."""
+    """The facts of each state as sorted names, updated from one state to the next."""
 
     def __init__(self, timeline: Timeline) -> None:
         self.timeline = timeline
         text, is_event, keys = timeline.grounding.text, timeline.grounding.is_event, timeline.grounding.keys
         self.begins: dict[int, list[tuple[str, bool]]] = {}
         self.ends: dict[int, list[tuple[str, bool]]] = {}
-        # By functor and constants: numbers of facts say only in which order they came up.
+        # Sort by functor and constants: the numbers of facts only reflect the order in which they were found.
         for fact, start, stop in sorted(timeline.shown_holds.tolist(), key=lambda row: (keys[row[0]], row[1])):
             self.begins.setdefault(start, []).append((text(fact), is_event(fact)))
             self.ends.setdefault(stop, []).append((text(fact), is_event(fact)))
@@ -205,7 +205,7 @@ class _States:
         }
 
     def counted(self, state: int) -> dict[str, int]:
-        """The number of possible events by functor, for events that are counted and not named."""
+        """Return the number of possible events by functor, for functors whose events are counted but not named."""
         return {name: int(events[state]) for name, events in self.counts.items()}
 
     def possible_count(self, state: int) -> str:
@@ -218,7 +218,7 @@ class _States:
 
 
 def _counts_of_products(timeline: Timeline) -> dict[str, np.ndarray]:
-    """By functor, of those whose events are kept as products, and are not all named."""
+    """Return the number of possible events per state, by functor, for functors whose events are kept as products."""
     if not timeline.grounding.products:
         return {}
     from foretell.plan.product_counts import product_counts
@@ -233,7 +233,7 @@ def _counts_of_products(timeline: Timeline) -> dict[str, np.ndarray]:
 
 
 def _print_json(timelines: list[Timeline], times: list[float | None], clocks: list[tuple[Clock, int | None]]) -> None:
-    """State by state as it is made: all states together can be far larger than the timeline."""
+    """Print each state as soon as it is made: all states together can be far larger than the timeline."""
     write = sys.stdout.write
     write("[")
     for place, (timeline, at, clock) in enumerate(zip(timelines, times, clocks, strict=True)):

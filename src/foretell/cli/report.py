@@ -113,12 +113,12 @@ def report(
 
 
 def _without_passwords(text: str) -> str:
-    """A page is sent around: the password of a database's address is not in it."""
+    """Return the text without passwords in addresses of databases, because pages are shared."""
     return re.sub(r"(://[^:/@\s]+):[^@\s]+@", r"\1:…@", text)
 
 
 def _real(run: Path) -> Path:
-    """Where a run lies, links followed; unlike `resolve` it takes one that leads around."""
+    """Return the path of a run with links resolved; unlike `resolve`, it accepts cyclic links."""
     return Path(os.path.realpath(run))
 
 
@@ -131,7 +131,7 @@ def _check_distinct(runs: list[Path]) -> None:
 
 
 def _names(runs: list[Path]) -> list[str]:
-    """The names of the folders, with their parents if they would be equal."""
+    """Return the names of the folders, with their parents where names are equal."""
     parts = [_real(run).parts for run in runs]
     for depth in range(1, max(len(one) for one in parts) + 1):
         names = ["/".join(one[-depth:]) for one in parts]
@@ -162,13 +162,13 @@ def _summary(opened: OpenRun, data: str | None, reading: dict[str, Any]) -> Data
 
 
 def _entry(opened: OpenRun, name: str, progress: Bar, where: WorkPlace) -> Entry:
-    """A run with its scores: those of its folder where they fit, else new ones."""
+    """Return a run with its scores: stored ones if they match the data and options, else new ones."""
     from foretell.cli.scoring import kept_scores, score_at
     from foretell.evaluate.scores import ScoringOptions
     from foretell.report.entry import Entry
     from foretell.train.run import CONFIG
 
-    # The next time of every event takes longer than all else; `foretell evaluate` has it.
+    # Next times take longer than all else; `foretell evaluate` computes them.
     without = ScoringOptions(times=False)
     kept = kept_scores(opened, ScoringOptions()) or kept_scores(opened, without)
     scored = kept or score_at(where, opened, without, name, progress)
@@ -179,7 +179,7 @@ def _entry(opened: OpenRun, name: str, progress: Bar, where: WorkPlace) -> Entry
 
 
 def _floors(runs: list[OpenRun], timed: bool, progress: Bar) -> list[Entry]:
-    """Poisson and Hawkes, fitted to what the first run was trained on and scored on the same events; `timed`: their next times, too."""
+    """Return Poisson and Hawkes, fitted to the first run's training data and scored on the same events; `timed`: including next times."""
     from foretell.cli.open_run import fitted_floors
     from foretell.evaluate.scores import ScoringOptions, score
     from foretell.report.entry import Entry

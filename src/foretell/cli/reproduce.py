@@ -1,4 +1,4 @@
-"""`foretell reproduce NAME…`: the experiments of the paper, in pieces that add up."""
+"""`foretell reproduce NAME…`: run the experiments of the paper, in work units that can be interrupted and resumed."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def reproduce(
     as_json: flags.JsonOption = False,
     list_: Annotated[bool, Option("--list", help="Print the experiments that there are, and stop.")] = False,
 ) -> None:
-    """Fit, score and compare the paper's models, and say which of its findings hold. What is done is skipped."""
+    """Fit, score and compare the paper's models, and report which of its findings hold. Finished work is skipped."""
     from foretell.cli.show import print_json
     from foretell.reproduce.command import listed, listed_text, reproduce_options
     from foretell.reproduce.command import reproduce as run

@@ -1,4 +1,4 @@
-"""Results of a command → a file of rows: CSV, Parquet, or JSON lines. What is printed beside it is at most a screen."""
+"""Writes the rows of a result to CSV, Parquet, or JSON lines. At most a screen of them is printed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import pyarrow
 
 SUFFIXES = (".csv", ".parquet", ".jsonl")
-SHOWN = 20  # rows that are printed
+SHOWN = 20  # the most rows that are printed
 ROWS_AT_A_TIME = 10_000
 
 ResultOption = Annotated[
@@ -29,13 +29,13 @@ ResultOption = Annotated[
 
 
 def check_result_file(path: Path | None) -> None:
-    """Refuse a name by which no format can be told."""
+    """Raise `ForetellError` for a name whose ending is no known format."""
     if path is not None and path.suffix not in SUFFIXES:
         raise ForetellError(f"{path}: expected a name that ends in {', '.join(SUFFIXES)}")
 
 
 def write_result(path: Path, table: Callable[[], pyarrow.Table], objects: Iterable[Any]) -> None:
-    """Write the rows of a table as CSV or Parquet; `.jsonl`: the objects, a line each."""
+    """Write the rows of a table as CSV or Parquet; for `.jsonl`, write the objects instead, one per line."""
     from foretell.data.files import replacing, text_file
 
     if path.suffix == ".jsonl":
@@ -51,13 +51,13 @@ def write_result(path: Path, table: Callable[[], pyarrow.Table], objects: Iterab
 
 
 def row_objects(table: pyarrow.Table) -> Iterable[dict[str, Any]]:
-    """The rows of a table, one by one."""
+    """Yield the rows of a table."""
     for batch in table.to_batches(ROWS_AT_A_TIME):
         yield from batch.to_pylist()
 
 
 def _write_csv(path: Path, table: pyarrow.Table) -> None:
-    """A column of vectors becomes a column per number, NAME1, NAME2, …; what is missing is empty."""
+    """Write a CSV file. A column of vectors becomes columns NAME1, NAME2, …, one per number; missing values are empty."""
     from foretell.data.csv_files import csv_cell
     from foretell.data.files import text_file
 
@@ -83,5 +83,5 @@ def _text(value: Any, quoted: Callable[[str], str]) -> str:
 
 
 def more_rows(left: int, what: str) -> str | None:
-    """What is said of rows that were not printed."""
+    """Return a line about the number of rows that were not printed; None if there are none."""
     return f"and {counted(left, f'more {what}')}: -o FILE.csv writes all, --json prints them" if left > 0 else None

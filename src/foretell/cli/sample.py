@@ -1,4 +1,4 @@
-"""`foretell sample RUN --horizon T --n N`: whole futures, drawn exactly."""
+"""`foretell sample RUN --horizon T --n N`: exact draws of whole futures."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from foretell.sampling.core.sampler import FutureCovariates
 
 Option = typer.Option
-FULLY_SHOWN = 3  # histories
+FULLY_SHOWN = 3  # the most histories with more than one row
 COVARIATES = {
     "drawn": "covariates of drawn events: those of training events of their type, at random",
     "missing": "covariates of drawn events: missing",
@@ -86,7 +86,7 @@ def sample(
     quiet: flags.QuietOption = False,
     given: flags.Given,
 ) -> None:
-    """Draw futures of given histories, exactly, by thinning; for a model of rules the database moves with them."""
+    """Draw futures of given histories, exactly, by thinning; models of rules update their database with every event."""
     import numpy as np
 
     from foretell.cli.input_data import asked_times, chosen_sequences, piped_content
@@ -149,7 +149,7 @@ def sample(
 
 
 def _check_ends(horizon: str | None, events: int | None, out: Path | None) -> None:
-    """Where futures end, and where they are written."""
+    """Check that futures have an end, and that the name of the output file has a known format."""
     from foretell.data.loading import SUFFIXES, suffix_of
 
     if horizon is None and events is None:
@@ -166,7 +166,7 @@ def _say(
     began: list[int | None],
     events: int | None,
 ) -> None:
-    """Print the futures of a few histories, or one row for each of many; `events`: the limit on events if there is no horizon."""
+    """Print the futures of a few histories, or one row per history; `events` is the limit on events if there is no horizon."""
     from foretell.cli.show import out
 
     console = out()
@@ -213,14 +213,14 @@ def _table(found: Futures, shown: int, time_unit: str, clock: Clock, began: int 
 
 
 def _length(found: Futures, events: int | None) -> float:
-    """How long futures are: up to the horizon, or, if there is none, on average up to their last event."""
+    """Return the length of futures: the horizon or, if there is none, the mean time until their last event."""
     ends = [float(one.times[-1]) - found.start for one in found.futures if len(one.times)]
     mean = sum(ends) / max(len(ends), 1)
     return found.horizon - found.start if events is None or mean <= 0.0 else mean
 
 
 def _short_table(found: Sequence[Futures], clock: Clock, began: list[int | None], of: int, events: int | None) -> Table:
-    """One row per history."""
+    """Return a table with one row per history."""
     from foretell.cli.show import make_table
     from foretell.wording import escape
 
@@ -238,7 +238,7 @@ def _short_table(found: Sequence[Futures], clock: Clock, began: list[int | None]
 
 @dataclass(frozen=True)
 class _Counts:
-    """The numbers of events of futures."""
+    """The numbers of events in futures."""
 
     mean: float
     low: int

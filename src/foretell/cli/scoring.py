@@ -1,4 +1,4 @@
-"""Runs scored for `evaluate`, `compare` and `report`: with the scores that their folders keep where these fit, and beside the floors."""
+"""Scores of runs for `evaluate`, `compare` and `report`: stored ones where they match, else new ones, with the floors if requested."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from foretell.wording import counted, escape
 def score_run(
     opened: OpenRun, options: ScoringOptions, name: str, progress: Bar, shards: Shards | None = None
 ) -> ScoredModel:
-    """New scores of a run."""
+    """Compute the scores of a run."""
     return score(
         opened.model,
         opened.data,
@@ -52,13 +52,13 @@ def score_run(
 def score_at(
     place: WorkPlace, opened: OpenRun, options: ScoringOptions, name: str, progress: Bar, *, quiet: bool = False
 ) -> ScoredModel:
-    """New scores of a run, worked out at some place."""
+    """Compute the scores of a run at a place (`--on`)."""
     with shards_at(place, RunQuestion(opened.run.path, opened.model, opened.data, asdict(options)), quiet) as shards:
         return score_run(opened, options, name, progress, shards)
 
 
 def kept_scores(opened: OpenRun, options: ScoringOptions) -> ScoredModel | None:
-    """The scores that `foretell evaluate` left in the folder, if model, data and settings agree; participants are predicted again."""
+    """Return the scores stored by `foretell evaluate` if model, data and settings agree, else None; participants are predicted anew."""
     model, data = opened.model, opened.data
     patterns = [parse_pattern(text) for text in options.predict]
     check_patterns(model, patterns)
@@ -74,7 +74,7 @@ def kept_scores(opened: OpenRun, options: ScoringOptions) -> ScoredModel | None:
 def show_evaluation(
     opened: OpenRun, options: ScoringOptions, place: WorkPlace, *, floors: bool, as_json: bool, quiet: bool
 ) -> ScoredModel:
-    """Scores a run at some place (and the floors here), writes its scores into its folder and prints them."""
+    """Compute the scores of a run at a place (its floors in this process), write them into its folder, and print them."""
     results, run = [], opened.run.path
     with bar(quiet) as progress:
         for floor in fitted_floors(opened, (), progress) if floors else ():
@@ -113,7 +113,7 @@ EVENT_COLUMNS = ("sequence", "index", "time", "event", "log_likelihood", "predic
 
 
 def give_events(scored: ScoredModel, data: EventData, file: Path | None, as_json: bool) -> None:
-    """Write the scores of every event, or print those of the first."""
+    """Write the scores of every event to a file, or print those of the first events."""
     columns = arrow_table(score_columns(scored, data))
     if file is not None:
         write_result(file, lambda: columns, row_objects(columns))
@@ -135,7 +135,7 @@ def give_events(scored: ScoredModel, data: EventData, file: Path | None, as_json
 
 
 def show_comparison(found: RunComparison, time_unit: str, notes: Sequence[str]) -> None:
-    """Prints the scores of runs side by side, and a verdict on every difference."""
+    """Print the scores of runs side by side, and a verdict on every difference."""
     console, evaluations = out(), found.named()
     for table in (score_table(evaluations, time_unit), fit_table(evaluations), functor_table(found)):
         console.print(table)

@@ -1,4 +1,4 @@
-"""What commands show: progress on stderr (a bar on a terminal, plain lines elsewhere), tables and JSON on stdout."""
+"""Output of commands: progress on stderr (a bar on a terminal, plain lines elsewhere), tables and JSON on stdout."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ SHOWN_FUNCTORS = 12
 
 
 def out() -> Console:
-    """On a terminal as wide as it is; elsewhere as wide as the tables need."""
+    """Return the console for stdout: on a terminal as wide as the terminal, else as wide as the tables need."""
     if sys.stdout.isatty():
         return Console(highlight=False, emoji=False)
     return Console(highlight=False, emoji=False, width=140, soft_wrap=True)
 
 
 def make_table(title: str, columns: Iterable[str], left: Collection[str], caption: str = "") -> Table:
-    """A table with its title and caption on the left; of the columns, those named in `left` are, and others on the right."""
+    """Return an empty table with its title and caption; columns in `left` are left-aligned, the others right-aligned."""
     table = Table(title=escape(title), caption=escape(caption) or None, title_justify="left", caption_justify="left")
     for name in columns:
-        lines = "\n".join(map(escape, name.split("\n")))  # our own line breaks stay
+        lines = "\n".join(map(escape, name.split("\n")))  # keeps our own line breaks
         table.add_column(lines, justify="left" if name in left else "right")
     return table
 
 
 def plain_table(columns: Iterable[str], left: Collection[str]) -> Table:
-    """A table without lines and title; columns as in `make_table`."""
+    """Return an empty table without lines and title; columns as in `make_table`."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name in columns:
         table.add_column(name, justify="left" if name in left else "right")
@@ -46,7 +46,7 @@ def plain_table(columns: Iterable[str], left: Collection[str]) -> Table:
 
 
 def print_json(value: Any) -> None:
-    """JSON in which what a terminal would obey is written as \\u…."""
+    """Print a value as JSON; terminal control characters are written as \\u…."""
     text = json.dumps(value, ensure_ascii=False)
     if not text.isprintable():
         text = "".join(one if one.isprintable() else json.dumps(one)[1:-1] for one in text)
@@ -63,7 +63,7 @@ def epoch_line(record: dict[str, Any]) -> str:
 
 
 def score_table(evaluations: list[Evaluation], time_unit: str = "", participants: bool = False) -> Table:
-    """One row per model, each score with its 95 % interval; with the participants' error over all patterns, where wanted."""
+    """Return a table with one row per model, each score with its 95 % interval; `participants` adds the error over all patterns."""
     first, scores = evaluations[0], _scores_of(evaluations, closer=False)
     title = f"{first.data}: {first.events} events in {counted(first.sequences, 'sequence')}, window {first.window}"
     caption = f"nats per event, higher is better; [95 % intervals: {first.bootstrap}]"
@@ -76,7 +76,7 @@ def score_table(evaluations: list[Evaluation], time_unit: str = "", participants
 
 
 def _scores_of(evaluations: list[Evaluation], closer: bool) -> list[ScoreDefinition]:
-    """The scores of the first or the second table that at least one evaluation has."""
+    """Return the scores of the first or the second table (`closer`) that at least one evaluation has."""
     from foretell.evaluate.metrics import plain_scores
 
     return [
@@ -91,14 +91,14 @@ def _cells(evaluation: Evaluation, scores: list[ScoreDefinition]) -> list[str]:
 
 
 def _two_lines(heading: str) -> str:
-    """Broken at the space that is nearest to the middle."""
+    """Return a heading broken at the space nearest to its middle."""
     spaces = [place for place, sign in enumerate(heading) if sign == " "]
     middle = min(spaces, key=lambda place: abs(2 * place - len(heading)), default=None)
     return heading if middle is None else f"{heading[:middle]}\n{heading[middle + 1 :]}"
 
 
 def fit_table(evaluations: list[Evaluation]) -> Table:
-    """The second table: the other errors, and the calibration of predicted times."""
+    """Return the second table: the other errors, and the calibration of predicted times."""
     scores = _scores_of(evaluations, closer=True)
     caption = (
         "of rescaled times: distance from Exp(1) (Kolmogorov-Smirnov), p if the model were right, mean gap (1 is right)"
@@ -119,7 +119,7 @@ def _small(p: float) -> str:
 
 
 def future_table(evaluations: list[Evaluation], time_unit: str = "") -> Table:
-    """A table with the distances between sampled and true futures; the caption has all parameters."""
+    """Return a table with the distances between sampled and true futures; the caption has all parameters."""
     first = evaluations[0].futures
     assert first is not None
     unit = f" {time_unit}" if time_unit and len(time_unit) < 20 else ""
@@ -142,7 +142,7 @@ def future_table(evaluations: list[Evaluation], time_unit: str = "") -> Table:
 
 
 def difference_tables(comparison: RunComparison) -> list[Table]:
-    """One table a pair, one row a score: how much they differ, and the corrected p of each test."""
+    """Return one table per pair of models, with one row per score: their difference, and the corrected p of each test."""
     from foretell.evaluate.compare import in_words
 
     ways = [one.over for one in comparison.differences[0].tests] if comparison.differences else []
@@ -165,7 +165,7 @@ def difference_tables(comparison: RunComparison) -> list[Table]:
 
 
 def functor_table(comparison: RunComparison) -> Table:
-    """Log-likelihood by functor, a column a run; the most frequent functors."""
+    """Return the log-likelihood by functor, one column per run; only the most frequent functors."""
     names = ["functor", "events", *comparison.names]
     table = make_table("log-likelihood by functor, nats per event", names, ["functor"])
     for one in comparison.functors[:SHOWN_FUNCTORS]:
@@ -178,7 +178,7 @@ def functor_table(comparison: RunComparison) -> Table:
 
 
 def participant_table(evaluations: list[Evaluation]) -> Table:
-    """One row per model and pattern: how often the predicted places are wrong, given the time and the other places."""
+    """Return one row per model and pattern: how often the predicted places are wrong, given the time and the other places."""
     names = ["model", "pattern", "events", "candidates", "error"]
     table = make_table("participants, given time, functor and the places marked +", names, ["model", "pattern"])
     for evaluation in evaluations:
@@ -202,13 +202,13 @@ NEVER_MET = "training never met"
 
 
 def said_unseen(groups: int, events: int, lacking: str = NEVER_MET) -> str:
-    """What a reader must know of parameter groups that training never met, or that a file lacks."""
+    """Return a sentence about parameter groups that training (or a file of parameters) lacks."""
     which = f"{counted(groups, 'parameter group')} that {lacking}"
     return f"the intensities of {counted(events, 'event')} depend on {which}: the mean of the trained ones is used"
 
 
 def remarks(evaluations: list[Evaluation]) -> list[str]:
-    """The notes below a table of scores."""
+    """Return the notes below a table of scores."""
     found = [line for evaluation in evaluations for line in _remarks(evaluation)]
     last = evaluations[-1]
     if last.unseen_events:

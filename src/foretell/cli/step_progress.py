@@ -1,4 +1,4 @@
-"""A message during long steps: a step on a long sequence may take minutes."""
+"""Messages during long steps, since a step on a long sequence may take minutes."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-FIRST = 10.0  # seconds without a step, after which it is said; then after twice as many, and so on
+FIRST = 10.0  # seconds before the first message about a step; each further delay is twice as long
 
 
 class StepProgress:
-    """Says how long a step has taken so far, each time twice as late as before."""
+    """Reports how long a step has taken so far; the time until the next message doubles."""
 
     def __init__(self, tell: Callable[[str], None], first: float = FIRST) -> None:
         self.tell, self.first = tell, first
@@ -20,7 +20,7 @@ class StepProgress:
         self.lock = threading.Lock()
 
     def passed(self, epoch: int, done: int, of: int) -> None:
-        """A step is done."""
+        """Record that a step is done."""
         with self.lock:
             self.began, self.next = time.monotonic(), self.first
             self.place = f"epoch {epoch}: step {done + 1} of {of}" if done < of else f"epoch {epoch}: scoring dev"
@@ -37,7 +37,7 @@ class StepProgress:
 
 @contextmanager
 def step_progress(tell: Callable[[str], None]) -> Iterator[StepProgress]:
-    """Watches until the end of the block."""
+    """A context during which steps are watched."""
     made = StepProgress(tell)
     thread = threading.Thread(target=made.watch, name="step-progress", daemon=True)
     thread.start()

@@ -1,4 +1,4 @@
-"""Runs with another task than predicting what happens next: their scores and, for classifiers, the labels of data."""
+"""Runs with other tasks than predicting the next event: their scores and, for classifiers, the labels of data."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def is_task(run: Path) -> bool:
 
 
 def evaluate_task(opened: OpenNetwork, seed: int, as_json: bool) -> None:
-    """Also writes `evaluation.json` into the run folder."""
+    """Print the scores of a run, and write `evaluation.json` into its folder."""
     task = opened.run.config().task
     if isinstance(opened.network, Classifier):
         labelled = score_labels(opened.network, opened.data, seed=seed)
@@ -74,7 +74,7 @@ def label_data(
     out_file: Path | None,
     as_json: bool,
 ) -> None:
-    """The labels that a classifier gives."""
+    """Print or write the labels that a classifier predicts."""
     folder = RunFolder.open(run)
     network = folder.network(str(choose_device(device)))
     if not isinstance(network, Classifier):
@@ -118,7 +118,7 @@ def masked_table(found: MaskedEvaluation) -> Table:
 
 
 def _label_rows(found: list[LabelPrediction], data: EventData, model: Classifier) -> pyarrow.Table:
-    """A row per label: of a sequence, or of an event with its time and type."""
+    """Return one row per label: of a sequence, or of an event with its time and type."""
     names = [one.sequence for one in found for _ in one.labels]
     labels = [label for one in found for label in one.labels]
     best = np.concatenate([np.zeros(0), *(one.probabilities.max(1) for one in found)])
@@ -128,7 +128,7 @@ def _label_rows(found: list[LabelPrediction], data: EventData, model: Classifier
 
 
 def _predicted(found: list[LabelPrediction], data: EventData, model: Classifier) -> Table:
-    """The first rows; --json has them all."""
+    """Return a table of the first rows; --json has them all."""
     rows: list[tuple[str, ...]] = []
     for one, sequence in zip(found, data, strict=True):
         for place, label in enumerate(one.labels):

@@ -1,4 +1,4 @@
-"""`foretell train CONFIG.toml | --model --data`: fit a model and leave a run folder."""
+"""`foretell train CONFIG.toml | --model --data`: fit a model and write a run folder."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ Option = typer.Option
 
 @dataclass(frozen=True)
 class TrainRequest:
-    """Options of a training besides the run."""
+    """Options of a training that are not part of its configuration."""
 
     as_json: bool = False
     quiet: bool = False
@@ -69,7 +69,7 @@ def train(
     *,
     given: flags.Given,
 ) -> None:
-    """Train a model on event data. Ctrl-C leaves a checkpoint that --resume continues."""
+    """Train a model on event data. After Ctrl-C, --resume continues from a checkpoint."""
     if processes > 1 and "WORLD_SIZE" not in os.environ:
         run_processes(processes, without_processes(in_new_words("train", sys.argv[1:])))
     end_with_launcher()
@@ -96,7 +96,7 @@ def train(
 
 
 def add(given: flags.Given, columns: str, set_: list[str] | None) -> None:
-    """The settings of `--columns` and `--set`, added to those of the other flags."""
+    """Add the settings of `--columns` and `--set` to those of the other flags."""
     if columns:
         given["data"]["columns"] = dict(flags.pair(part, "--columns") for part in columns.split(","))
     for text in set_ or []:
@@ -149,13 +149,13 @@ def train_run(
     folder: Path | None,
     request: TrainRequest,
 ) -> None:
-    """A run from a file and flags, or a run folder continued: whatever its configuration asks for."""
+    """Train a new run from a file and flags, or continue the run in a folder."""
     from foretell.cli.show import print_json
     from foretell.train.auto_config import AutoConfig
     from foretell.train.processes import joined_processes, launched_rank
     from foretell.train.run import RunFolder, held
 
-    first = launched_rank() == 0  # the process that writes and prints
+    first = launched_rank() == 0  # the first process writes and prints
     request = replace(request, quiet=request.quiet or not first, floors=request.floors and first)
     if what is None:
         assert folder is not None
@@ -177,9 +177,9 @@ def train_run(
 def _train(
     auto: AutoConfig, run: RunFolder | None, folder: Path | None, request: TrainRequest
 ) -> tuple[dict[str, Any], RunConfig]:
-    """The summary of a finished run, and its configuration with whole paths; `run` is the one that is continued.
+    """Train, and return the summary of the finished run and its configuration with absolute paths; `run` is the run to continue.
 
-    A process that does not write has no `folder`.
+    In a process that does not write, `folder` is None.
     """
     import torch
 
@@ -202,7 +202,7 @@ def _train(
     meet_log(network, dataset.train)
     dataset, counts = settled_splits(network, dataset, flags.Impossible(config.data.impossible), request.quiet)
     assert dataset.train is not None
-    # stopped before its first checkpoint, a run begins again
+    # a run that was stopped before its first checkpoint starts again
     fresh, resuming = run is None, run is not None and run.checkpoint.exists()
     network, taken = started_from(config, network, dataset.train, run, request.quiet or request.as_json)
     if run is None and folder is not None:
@@ -227,7 +227,7 @@ def _fitted(
     begun: tuple[bool, bool],
     request: TrainRequest,
 ) -> tuple[AnyTraining, dict[str, float]]:
-    """The trained model, and the scores of the floors beside it; `begun` says whether the run is resumed, and whether it is new."""
+    """Return the trained model and the scores of its floors; `begun` says whether the run is resumed, and whether it is new."""
     from foretell.cli.floors_beside import floors_beside
     from foretell.cli.show import epoch_line
     from foretell.cli.step_progress import step_progress
@@ -261,7 +261,7 @@ def _fitted(
             return result, beside
         except ForetellError:
             if fresh and run is not None and not run.has_model:
-                run.discard()  # nothing was learned: the next try may have the folder
+                run.discard()  # nothing was learned: the folder can be used again
             raise
         except TrainingInterrupt:
             if run is not None:
@@ -270,7 +270,7 @@ def _fitted(
 
 
 def _read_config(path: Path | None, given: dict[str, Any], *, quiet: bool) -> AutoConfig:
-    """The configuration of a file, overridden by flags and completed by the automatic choice where requested."""
+    """Return the configuration of a file, overridden by flags and completed by the automatic choice if requested."""
     from foretell.train.auto_config import AutoConfig, is_auto, resolve
     from foretell.train.progress_bar import bar
 
@@ -293,7 +293,7 @@ def _read_config(path: Path | None, given: dict[str, Any], *, quiet: bool) -> Au
 
 
 def with_start(table: dict[str, Any]) -> dict[str, Any]:
-    """A configuration that starts from a run has that run's model, but for what it says itself."""
+    """Return a configuration with the model options of the run in `train.init`, except for options that it sets itself."""
     init = table.get("train", {}).get("init") if isinstance(table.get("train"), dict) else None
     model = table.get("model", {})
     if not init or not isinstance(init, str) or not isinstance(model, dict):
@@ -304,14 +304,14 @@ def with_start(table: dict[str, Any]) -> dict[str, Any]:
 
     theirs = read_config(RunFolder.open(init).path / CONFIG).get("model", {})
     if not isinstance(theirs, dict) or model.get("kind", theirs.get("kind")) != theirs.get("kind"):
-        return table  # what does not fit is said where the two are put together
+        return table  # the mismatch is reported when the models are combined
     return {**table, "model": {**theirs, **model}}
 
 
 def started_from(
     config: RunConfig, model: IntensityModel, data: EventData, run: RunFolder | None, quiet: bool
 ) -> tuple[IntensityModel, TransferReport | None]:
-    """`run` is the one that is resumed: it has a copy of what it started from."""
+    """Return the model started from another run, and a report; a resumed `run` has its own copy of that run's model."""
     if not config.train.init:
         return model, None
     from foretell.train.fit import initialised
@@ -334,7 +334,7 @@ def default_folder(config: RunConfig) -> Path:
 
 
 def data_name(path: str) -> str:
-    """What a run calls its data: the file's name, that of a data set of the hub, or of a database."""
+    """Return the name of data: that of the file, of the data set on the hub, or of the database."""
     if path.startswith("sql:"):
         from foretell.data.sources.sql import short_name
 
@@ -345,7 +345,7 @@ def data_name(path: str) -> str:
 def summary_of(
     result: AnyTraining, config: RunConfig, run: RunFolder | None, dataset: Dataset, taken: TransferReport | None
 ) -> dict[str, Any]:
-    """The JSON of a finished run."""
+    """Return the summary of a finished run, as for --json."""
     summary: dict[str, Any] = {
         "run": None if run is None else str(run.path),
         "best_epoch": result.best_epoch,
@@ -356,7 +356,7 @@ def summary_of(
     if config.task is None:
         summary["window"] = config.train.window
         last = result.records[-1] if result.records else {}
-        if "states" in last:  # models that are fitted directly count nothing
+        if "states" in last:  # direct fits have no counts
             counts = {name: last[name] for name in ("states", "intensities")}
             summary |= {"objective": config.train.objective, **counts}
     else:

@@ -1,4 +1,4 @@
-"""`foretell tune CONFIG | --data DATA`: search for settings on dev; leave the best as a configuration, a table of trials, and a picture."""
+"""`foretell tune CONFIG | --data DATA`: search for settings on dev; writes the best configuration, a table of trials, and a picture."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 Option = typer.Option
 PICTURE = "settings.png"
-SHOWN = 5  # of the best settings
+SHOWN = 5  # number of best settings
 
 
 @flags.with_flags(
@@ -45,7 +45,7 @@ def tune(
     *,
     given: flags.Given,
 ) -> None:
-    """Choose settings by their log-likelihood on dev; test is never opened. Ctrl-C loses nothing: the same command goes on."""
+    """Choose settings by their log-likelihood on dev; test is never opened. After Ctrl-C, the same command continues the search."""
     from foretell.cli.show import print_json
     from foretell.cli.train import check_source
     from foretell.train.config import read_config
@@ -92,7 +92,7 @@ def tune(
 
 
 def _name(config: Path | None, space: Space) -> str:
-    """The name of the folder of a search: that of its file, or of its data and model."""
+    """Return the name of a search's folder: that of its file, or of its data and model."""
     if config is not None:
         return config.stem
     from foretell.cli.train import data_name
@@ -101,7 +101,7 @@ def _name(config: Path | None, space: Space) -> str:
 
 
 def _options(table: Any, given: Mapping[str, Any], source: str) -> SearchOptions:
-    """The table [search] of the file, with the flags over it."""
+    """Return the options of the table [search] in the file, overridden by flags."""
     if not isinstance(table, Mapping):
         raise ForetellError(f"{source}: [search] is {table!r}: expected a table")
     problems: list[str] = []
@@ -112,7 +112,7 @@ def _options(table: Any, given: Mapping[str, Any], source: str) -> SearchOptions
 
 
 class _Telling:
-    """The messages during a search."""
+    """Prints messages during a search."""
 
     def __init__(self, space: Space, options: SearchOptions) -> None:
         size = space.size()
@@ -153,7 +153,7 @@ def _listed(space: Space) -> str:
 
 
 def _picture(found: TuningResult, folder: Path, quiet: bool) -> Path | None:
-    """Score against each setting; without matplotlib there is none, and that is said."""
+    """Draw the score against each setting and return the path; without matplotlib, print a message and return None."""
     if not any(one.score is not None for one in found.tried):
         return None
     try:

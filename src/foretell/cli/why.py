@@ -1,4 +1,4 @@
-"""`foretell why P.ndtt DATA FACT --at T`: the proof of a fact, or what is missing for it."""
+"""`foretell why P.ndtt DATA FACT --at T`: the proof of a fact, or the conditions that it lacks."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def why(
     *,
     given: flags.Given,
 ) -> None:
-    """Say why a fact is true at a time: its proofs, down to additions and facts; or why not: what fails in each rule."""
+    """Explain why a fact is true at a time: its proofs, down to additions and facts; or why not: what fails in each rule."""
     from foretell.cli.input_data import asked_times, chosen_among, open_data
     from foretell.cli.other_rows import program_with
     from foretell.cli.replay import before, met_log, read_program, replayed, say_counts

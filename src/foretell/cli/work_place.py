@@ -1,4 +1,4 @@
-"""`--on`: where the shards of a command are computed, and the folder of a run that stores their results."""
+"""`--on`: the place where the shards of a command are computed, and the folder of a run that stores their results."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ FOLDER = "shards"
 
 @dataclass(frozen=True)
 class RunQuestion:
-    """The query to a run and the data, as far as the result depends on them."""
+    """All inputs on which the result of a command depends: the run, its model, the data and the options."""
 
     run: Path
     model: IntensityModel
@@ -50,7 +50,7 @@ class RunQuestion:
 
 @contextmanager
 def shards_at(place: WorkPlace, question: RunQuestion, quiet: bool = False) -> Iterator[Shards | None]:
-    """The shards of a command; None if the work is done in this process."""
+    """A context with the shards of a command; None if the work is done in this process."""
 
     def tell(line: str) -> None:
         if not quiet:
