@@ -1,1 +1,1 @@
-"""The database through time: a program and a sequence in, a timeline of facts, possible events and proofs out. No torch."""
+"""The database through time: program + sequence → timeline of facts, possible events and proofs. Does not use torch."""

@@ -1,7 +1,7 @@
-"""Replays sequences with an engine; the results are plain arrays, which workers return and the cache stores.
+"""Replays sequences with an engine. The results are plain arrays, which workers return and the cache stores.
 
-Every event is checked against the database just before it, then applied. Numbers below those of the freshly loaded program mean the same
-everywhere; later numbers are stored with their names, in order of occurrence.
+Every event is checked against the database just before it, then applied. The numbers of the freshly loaded program mean the same in
+all chunks. A chunk stores all further numbers with their names, in order of occurrence.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from foretell.options import Impossible
 
 @dataclass(frozen=True)
 class ReplayHorizon:
-    """When additions end: how long those of a rule live, by its place, and until when that is looked at."""
+    """How long additions live, by the position of their rule, and the time until which expiries are replayed."""
 
     lifetimes: Mapping[int, float]
     until: float
 
 
 NOTHING_EXPIRES = ReplayHorizon({}, 0.0)
-EXPLAINED = 5  # impossible events of a chunk for which the failing conditions are looked for
+EXPLAINED = 5  # the largest number of impossible events per chunk whose failing conditions are searched for
 
 
 @dataclass(frozen=True)
@@ -46,19 +46,19 @@ class ReplayOptions:
 
 @dataclass(frozen=True, eq=False)
 class SequenceRows:
-    """One sequence, in the numbering of its chunk."""
+    """The rows of one sequence. Facts and rule instances are numbered as in its chunk."""
 
-    kept: np.ndarray  # int32: places, among the sequence's events, of those that were applied; -1: an expiry
-    events: np.ndarray  # int32
-    possible: np.ndarray  # bool
-    holds: np.ndarray  # int32 [·, 3]
-    proofs: np.ndarray  # int32 [·, 3]
-    additions: np.ndarray  # int32 [·, 2]: instantiation, event
-    removals: np.ndarray  # int32 [·, 2]
-    part_holds: np.ndarray  # int32 [·, 3]
-    part_proofs: np.ndarray  # int32 [·, 3]
-    expired: np.ndarray  # int32 [·, 2]: which of the additions, and the expiry that ended it
-    expiry_times: np.ndarray  # float64: of the expiries, in order
+    kept: np.ndarray  # int32: the position in the sequence of each applied event; -1: an expiry
+    events: np.ndarray  # int32: the fact of each applied event or expiry
+    possible: np.ndarray  # bool: whether each was a possible, declared event
+    holds: np.ndarray  # int32 [·, 3]: fact, from, to
+    proofs: np.ndarray  # int32 [·, 3]: rule instance, from, to
+    additions: np.ndarray  # int32 [·, 2]: rule instance, event
+    removals: np.ndarray  # int32 [·, 2]: rule instance, event
+    part_holds: np.ndarray  # int32 [·, 3]: as `holds`, for parts of products
+    part_proofs: np.ndarray  # int32 [·, 3]: as `proofs`, for parts of products
+    expired: np.ndarray  # int32 [·, 2]: the addition's row, and the expiry that ended it
+    expiry_times: np.ndarray  # float64: the time of each expiry, ascending
 
     @property
     def kept_events(self) -> np.ndarray:
@@ -79,12 +79,12 @@ class Chunk:
     functors: list[str]
     constants: list[str]
     facts: list[FactKey]
-    instances: list[tuple[int, ...]]  # rule, body
+    instances: list[tuple[int, ...]]  # (rule, *facts of its body)
     sequences: list[SequenceRows]
-    impossible: int = 0  # events that the program made impossible, skipped or kept as the caller wished
+    impossible: int = 0  # the number of events that the program made impossible, whether they were skipped or kept
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """For a file: integers and one text, nothing that could be code."""
+        """Return the chunk as arrays for `np.savez`: integers and one text, no pickled objects."""
         names = {"functors": self.functors, "constants": self.constants, "impossible": self.impossible}
         stored = {
             "names": np.frombuffer(json.dumps(names).encode(), dtype=np.uint8),
@@ -110,7 +110,7 @@ class Chunk:
 
 
 def make_chunk(engine: Engine, sequences: list[SequenceRows], impossible: int) -> Chunk:
-    """Everything that was added to the loaded program, in order; the engine has replayed only these sequences."""
+    """Return what was added to the loaded program, in order. The engine must have replayed exactly these sequences."""
     symbols, made = engine.symbols, engine.instances
     beyond = slice(engine.base_instances, None)
     return Chunk(
@@ -137,7 +137,7 @@ def timeline_of(
 
 
 def grounding_of(engine: Engine) -> Grounding:
-    """In the engine's own numbering, which only ever grows: what it has learned by now and will learn."""
+    """Return the engine's numbering as a grounding. It shares the engine's lists, so it grows with the engine."""
     made, symbols = engine.instances, engine.symbols
     parts, keys = engine.wiring.part_functors, symbols.keys
     facts = [fact for fact in range(engine.base_facts) if engine.permanent[fact]]
@@ -163,7 +163,7 @@ def grounding_of(engine: Engine) -> Grounding:
 
 
 def _parted(values: Sequence[int], is_part: Sequence[bool]) -> tuple[np.ndarray, np.ndarray]:
-    """The others, and what is of parts of products."""
+    """Split values: those that are not of parts of products, and those that are."""
     found, chosen = np.asarray(values, dtype=np.int32), np.asarray(is_part, dtype=bool)
     return found[~chosen], found[chosen]
 
@@ -172,7 +172,7 @@ def _parted(values: Sequence[int], is_part: Sequence[bool]) -> tuple[np.ndarray,
 
 
 def replay_chunk(engine: Engine, data: EventData, options: ReplayOptions) -> Chunk:
-    """Raises `DataError` with the first impossible event of each sequence, unless told otherwise; what is `unscored` may be impossible."""
+    """Replay the sequences of `data`. With `impossible="error"`, raises `DataError` for impossible events that are scored."""
     fact_of = facts_of_kinds(engine, data.vocabulary.names)
     sequences, problems = [], []
     impossible, lifetimes = 0, lifetimes_of(engine.program, data.clock)
@@ -200,7 +200,7 @@ def replay_chunk(engine: Engine, data: EventData, options: ReplayOptions) -> Chu
 
 
 def facts_of_kinds(engine: Engine, names: Sequence[str]) -> Callable[[int], int]:
-    """The fact of each type of event, looked up once."""
+    """Return a cached function from event types to facts."""
 
     @cache
     def fact_of(kind: int) -> int:
@@ -219,7 +219,7 @@ def walk(
     given: Sequence[str] = (),
     horizon: ReplayHorizon = NOTHING_EXPIRES,
 ) -> Timeline:
-    """One sequence, in the numbering of an engine that may have seen others; only what is `unscored` may be impossible."""
+    """Return the timeline of one sequence, in the engine's numbering. Only `unscored` events may be impossible."""
     walked = SequenceReplay(engine, given, horizon.lifetimes)
     for place, name in enumerate(names):
         walked.expire(float(times[place]))
@@ -233,7 +233,7 @@ def walk(
 
 
 class SequenceReplay:
-    """One sequence through the engine; `lifetimes` of additions by rule, where some end by themselves."""
+    """Replays one sequence on an engine. `lifetimes` of additions are by rule, for rules whose additions expire."""
 
     def __init__(self, engine: Engine, given: Sequence[str] = (), lifetimes: Mapping[int, float] | None = None) -> None:
         self.engine = engine
@@ -255,7 +255,7 @@ class SequenceReplay:
         self._apply(event, time)
 
     def expire(self, before: float) -> None:
-        """End everything that expires before a time."""
+        """Apply all expiries before a time."""
         if self.queue is None:
             return
         while (due := self.queue.due(before)) is not None:
@@ -284,7 +284,7 @@ class SequenceReplay:
         self.engine.apply(fired, len(self.events) + 1, self.changes)
 
     def rows(self) -> SequenceRows:
-        """Closes what is still open: it holds to the end."""
+        """Return the rows of the sequence. Open intervals end after the last state."""
         end = len(self.events) + 2
         holds = [*self.changes.holds, *((fact, since, end) for fact, since in self.engine.open_facts.items())]
         proofs = [*self.changes.proofs, *((one, since, end) for one, since in self.engine.open_proofs.items())]
@@ -305,7 +305,7 @@ class SequenceReplay:
         )
 
     def _parted(self, rows: list[tuple[int, int, int]], facts: list[int]) -> tuple[np.ndarray, np.ndarray]:
-        """Rows about these facts: the others, and those of parts of products."""
+        """Split rows about these facts: those that are not about parts of products, and those that are."""
         found = np.asarray(rows, dtype=np.int32).reshape(-1, 3)
         parts, keys = self.engine.wiring.part_functors, self.engine.keys
         if not parts:
@@ -314,7 +314,7 @@ class SequenceReplay:
         return found[~chosen], found[chosen]
 
     def timeline(self, sequence: str, times: np.ndarray, grounding: Grounding | None = None) -> Timeline:
-        """The rows so far, in the engine's own numbering."""
+        """Return the timeline so far, in the engine's own numbering."""
         known = grounding_of(self.engine) if grounding is None else grounding
         lifetimes = {} if self.queue is None else self.queue.lifetimes
         return timeline_of(known, sequence, times, self.rows(), lifetimes)

@@ -1,7 +1,7 @@
-"""What the engine is made of: names and facts as integers, rules as patterns over slots, the facts that are true now, instantiations.
+"""Data structures of the engine: names and facts as integers, rules as patterns over slots, true facts, rule instances.
 
-A bucket holds the true facts with one key. Its version changes with it, so that the result of a join can be cached until a bucket
-that it read changes. An instantiation is found once by a join and then stored; a flag says whether it is active.
+A bucket holds the true facts with one key. Its version changes with every update, so the result of a join can be cached until a bucket
+that it read changes. A rule instance is found once by a join and then stored. A flag says whether it is active.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from foretell.lang.syntax import (
 from foretell.terms import fact as fact_text
 from foretell.terms import is_integer, split
 
-FactKey = tuple[int, ...]  # functor, then the arguments
+FactKey = tuple[int, ...]  # (functor, *arguments)
 
 
 class _Numbering(dict[Any, int]):
-    """Numbers from 0 on in the order in which keys are first looked up: `keys_in_order` has them by number."""
+    """Numbers keys from 0 in the order in which they are first looked up. `keys_in_order` lists the keys by number."""
 
     def __init__(self) -> None:
         self.keys_in_order: list[Any] = []
@@ -47,7 +47,7 @@ class _Numbering(dict[Any, int]):
 class _Constants(_Numbering):
     def __init__(self) -> None:
         super().__init__()
-        self.numbers: list[int | None] = []  # of each: the integer that it is
+        self.numbers: list[int | None] = []  # the integer that each constant stands for; None: it is no integer
 
     def __missing__(self, key: str) -> int:
         self.numbers.append(int(key) if is_integer(key) else None)
@@ -55,23 +55,23 @@ class _Constants(_Numbering):
 
 
 class Symbols:
-    """Names as integers: functors, constants and facts are numbered once, and everything inside the database is a number."""
+    """Numbers functors, constants and facts. Inside the database every name is an integer."""
 
     def __init__(self, several_arities: Collection[str] = ()) -> None:
-        """`several_arities` are names whose functors are told apart by their numbers of arguments."""
+        """`several_arities` are names with several arities; each arity is a functor of its own."""
         self.several_arities = several_arities
         functors, constants, facts = _Numbering(), _Constants(), _Numbering()
         self.functor: Callable[[str], int] = functors.__getitem__
         self.constant: Callable[[str], int] = constants.__getitem__
         self.fact: Callable[[FactKey], int] = facts.__getitem__
-        self.find: Callable[[FactKey], int | None] = facts.get  # a fact that has come up
+        self.find: Callable[[FactKey], int | None] = facts.get  # returns None for facts that never occurred
         self.functors: list[str] = functors.keys_in_order
         self.constants: list[str] = constants.keys_in_order
         self.numbers = constants.numbers
         self.keys: list[FactKey] = facts.keys_in_order
 
     def named(self, name: str) -> int:
-        """The fact that an event of the data is, by its normalised name."""
+        """Return the fact of an event in the data, given by its normalised name."""
         functor, args = split(name)
         functor = f"{functor}/{len(args)}" if functor in self.several_arities else functor
         return self.fact((self.functor(functor), *(self.constant(arg) for arg in args)))
@@ -91,16 +91,16 @@ FREE = -1  # the slot of `_` inside `not`
 @dataclass(frozen=True, slots=True)
 class AtomPattern:
     functor: int
-    slots: tuple[int, ...]  # of each argument
+    slots: tuple[int, ...]  # one slot per argument
 
 
 @dataclass(frozen=True, slots=True)
 class OrderPattern:
-    """`X < Y`: slots whose values are integers in this order."""
+    """`X < Y` and the like: compares the integer values of two slots."""
 
     slots: tuple[int, int]
     compare: Callable[[int, int], bool]
-    numbers: list[int | None]  # what constants stand for: the symbols' own list
+    numbers: list[int | None]  # the integer of each constant: a reference to the list in `Symbols`
 
     def holds(self, binding: list[int]) -> bool:
         left, right = (self.numbers[binding[slot]] for slot in self.slots)
@@ -109,17 +109,17 @@ class OrderPattern:
 
 @dataclass(frozen=True, slots=True)
 class CountPattern:
-    """`count(cart(U,_)) >= 2`: how many facts match, or the smallest or largest number at a place, compared with a slot's value."""
+    """`count(cart(U,_)) >= 2`: the number of matching facts, or the smallest or largest number at a place, compared with a slot's value."""
 
     atom: AtomPattern
-    choose: Callable[[Iterable[int]], int] | None  # None: count
-    place: int  # in a fact's key, of the numbers to choose from
+    choose: Callable[[Iterable[int]], int] | None  # selects one of the numbers (smallest or largest); None: count facts
+    place: int  # the place in a fact's key that has these numbers
     compare: Callable[[int, int], bool]
     right: int
     symbols: Symbols
 
     def holds(self, facts: dict[int, None], right: int) -> bool:
-        """`right` is a constant."""
+        """Whether the condition holds for these matching facts; `right` is the constant to compare with."""
         number, numbers, keys = self.symbols.numbers[right], self.symbols.numbers, self.symbols.keys
         if number is None:
             return False
@@ -131,21 +131,21 @@ class CountPattern:
 
 @dataclass(frozen=True, slots=True)
 class CompiledRule:
-    index: int  # place in the program's rules
+    index: int  # the position in the program's rules
     kind: Kind
     head: AtomPattern
-    positives: tuple[AtomPattern, ...]  # in program order; on `add` and `remove` the event comes first
+    positives: tuple[AtomPattern, ...]  # in program order; for `add` and `remove` the event comes first
     negatives: tuple[AtomPattern, ...]
     unequal: tuple[tuple[int, int], ...]
     orders: tuple[OrderPattern, ...]
     counts: tuple[CountPattern, ...]
-    group: tuple[int, ...]  # slots of the variables in parameter names: each binding of them is an `r` of its own
-    template: tuple[int, ...]  # a binding before anything is bound: -1 for variables, then the constants
+    group: tuple[int, ...]  # slots of the variables in parameter names; each binding of them is one `r`
+    template: tuple[int, ...]  # an empty binding: -1 for each variable, then the constants
     variables: int
 
 
 def compile_rule(index: int, rule: Rule, symbols: Symbols) -> CompiledRule | None:
-    """With `=` solved; None: the rule can never fire."""
+    """Compile a rule after solving its `=` conditions. Returns None if the rule can never fire."""
     equalities = Equalities()
     if not all([equalities.unite(one.left, one.right) for one in rule.body if isinstance(one, Compare) and one.equal]):
         return None
@@ -183,7 +183,7 @@ def compile_rule(index: int, rule: Rule, symbols: Symbols) -> CompiledRule | Non
 
 
 class _Slots:
-    """Slots of a rule: 0, 1, … are its variables, in the order in which they are met, and then come its constants."""
+    """The slots of a rule: first its variables in order of occurrence, then its constants."""
 
     def __init__(self, rule: Rule, symbols: Symbols, equalities: Equalities) -> None:
         self.symbols, self.equalities = symbols, equalities
@@ -220,11 +220,11 @@ class _Slots:
         return CountPattern(atom, choose, place, COMPARISONS[one.sign], self.of(one.right), self.symbols)
 
 
-# --- facts that are true now
+# --- true facts
 
 
-SWEEP = 10_000  # buckets of an index, before empty ones are looked for
-Getter = Callable[[Any], Any]  # from a sequence of numbers to a key: one number as it is, several as a tuple
+SWEEP = 10_000  # the number of buckets in an index from which empty buckets are removed
+Getter = Callable[[Any], Any]  # from a sequence of numbers to a key: the number itself, or a tuple of several
 
 
 def getter(places: tuple[int, ...]) -> Getter:
@@ -237,8 +237,8 @@ class Bucket:
     def __init__(self) -> None:
         self.facts: dict[int, None] = {}
         self.version = 0
-        self.watchers: dict[int, None] = {}  # active proofs that need this bucket to stay empty
-        self.counters: dict[int, None] = {}  # active proofs that count what is in it
+        self.watchers: dict[int, None] = {}  # active proofs that need this bucket to be empty
+        self.counters: dict[int, None] = {}  # active proofs that count the facts in this bucket
 
     @property
     def is_idle(self) -> bool:
@@ -246,12 +246,12 @@ class Bucket:
 
 
 class Index:
-    """Buckets by the arguments at some positions. Looking up a key that has none makes an empty one, which can be watched."""
+    """Buckets by the arguments at some positions. Looking up a new key creates an empty bucket, which can be watched."""
 
     __slots__ = ("buckets", "key_of", "sweep_at")
 
     def __init__(self, positions: tuple[int, ...]) -> None:
-        self.key_of = getter(tuple(1 + position for position in positions))  # before the arguments stands the functor
+        self.key_of = getter(tuple(1 + position for position in positions))  # position 0 of a key is the functor
         self.buckets: dict[Any, Bucket] = {}
         self.sweep_at = SWEEP
 
@@ -264,7 +264,7 @@ class Index:
         return found
 
     def _sweep(self) -> None:
-        """Drop entries that are empty and unused; a new version number invalidates cached reads."""
+        """Drop empty, unused buckets. Joins that read them are invalidated by a new version number."""
         empty = [key for key, one in self.buckets.items() if one.is_idle and key != ()]
         for key in empty:
             self.buckets.pop(key).version += 1
@@ -281,12 +281,12 @@ class Index:
         del bucket.facts[fact]
         bucket.version += 1
         if key != () and bucket.is_idle:
-            del self.buckets[key]  # whoever read it sees by its version that it changed
+            del self.buckets[key]  # cached joins that read it see the new version
 
 
 class Relation:
     def __init__(self, is_static: bool) -> None:
-        self.is_static = is_static  # no event can ever change it
+        self.is_static = is_static  # whether no event can change it
         self.indexes: dict[tuple[int, ...], Index] = {}
         self._list: list[Index] = []
         self.facts = self.index(()).bucket(())
@@ -311,33 +311,33 @@ class Relation:
             index.delete(fact, key)
 
 
-# --- instantiations
+# --- rule instances
 
 
 class BucketCount(NamedTuple):
-    """A count of one instantiation."""
+    """A count condition of one rule instance."""
 
     among: Index
     key: Any
     pattern: CountPattern
-    right: int  # the constant that it is compared with
+    right: int  # the constant to compare with
 
     def holds(self) -> bool:
         return self.pattern.holds(self.among.bucket(self.key).facts, self.right)
 
 
-NO_GROUP = -1  # of instantiations that have no parameters
+NO_GROUP = -1  # the group of rule instances without parameters
 
 
 class Instances:
-    """All instantiations of rules so far: an integer for each (rule, body facts), with its head and its group `r`."""
+    """All rule instances so far. Each (rule, body facts) has an integer, a head and a group `r`."""
 
     def __init__(self) -> None:
         self.rule: list[int] = []
         self.group: list[int] = []
         self.head: list[int] = []
         self.body: list[tuple[int, ...]] = []
-        self.absent: list[Sequence[tuple[Index, Any]]] = []  # what must stay empty: negated conditions
+        self.absent: list[Sequence[tuple[Index, Any]]] = []  # buckets that must stay empty (`not`)
         self.counted: list[Sequence[BucketCount]] = []
         self.watched: list[Sequence[int]] = []  # body facts that can become false
         self.active = bytearray()
@@ -345,7 +345,7 @@ class Instances:
         self._group_ids = _Numbering()
         self.groups: list[tuple[int, ...]] = (
             self._group_ids.keys_in_order
-        )  # rule, then values of the variables in its names
+        )  # (rule, *values of the variables in its names)
 
     def __len__(self) -> int:
         return len(self.rule)
@@ -364,7 +364,7 @@ class Instances:
         watched: Sequence[int] = (),
         remember: bool = True,
     ) -> int:
-        """`group`: a rule and its values, or nothing; `remember=False` for rows of tables, which nothing ever looks for again."""
+        """Store a rule instance and return its number. `group`: (rule, *values), or empty. `remember=False`: never looked up again."""
         number = len(self.rule)
         if remember:
             self._ids[rule, body] = number

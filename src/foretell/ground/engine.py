@@ -1,9 +1,9 @@
-"""The database through time: which facts hold and by which proofs, kept up to date as events happen.
+"""The database through time: the facts that hold and their proofs, updated at every event.
 
-An event costs what it changes. Rules that it fires are joined with the database just before it; then the facts it added or removed
-are carried through the deduction rules component by component, in order of dependence, so that each component sees the final truth of
-everything below it: new proofs are found from what became true (or, for `not`, false), and proofs that lost a condition are taken back. How
-a component settles is in `settle.py`.
+The cost of an event is proportional to the changes that it makes. First, the rules that it fires are joined with the database just before
+it. Then the added and removed facts are propagated through the deduction rules, component by component in order of dependence, so all
+facts that a component reads are final. New proofs are found from facts that became true (or, for `not`, false); proofs that lost a
+condition are withdrawn. `settle.py` updates one component.
 """
 
 from __future__ import annotations
@@ -28,52 +28,52 @@ from foretell.reading import read_limits
 
 @dataclass(frozen=True)
 class ReplayLimits:
-    """Limits of a replay; without them, rules could have unlimited instantiations."""
+    """Limits of a replay. They stop rules with too many instances."""
 
-    instances: int = field(default_factory=lambda: _times(2_000_000))  # proofs that hold at one time
+    instances: int = field(default_factory=lambda: _times(2_000_000))  # the number of proofs that hold at one time
     steps: int = field(
         default_factory=lambda: _times(10_000_000)
-    )  # of joins while one event is applied, or one component of the program is loaded
+    )  # join steps while one event is applied, or one component of the program is loaded
 
 
 def _times(usual: int) -> int:
-    """As many as usual, times what `reading.limits(rules=…)` allows."""
+    """Return a default limit times the factor of `reading.limits(rules=…)`."""
     return max(1, int(usual * read_limits().rules))
 
 
-KEPT_EVENTS = 100_000  # events whose effect is remembered
-INSTANCE_STEPS = 8  # what a new instantiation costs beside its conditions, counted in facts looked at
+KEPT_EVENTS = 100_000  # the number of events whose effects are cached
+INSTANCE_STEPS = 8  # the cost of a new rule instance, counted in facts read
 
 
 class GroundingError(ForetellError):
-    """A rule has more instantiations than can be held."""
+    """Raised when a rule has more instances than the limits allow."""
 
 
 @dataclass(slots=True)
 class Work:
-    """The pending changes of a component."""
+    """The pending changes of one component."""
 
     added: list[int] = field(default_factory=list)  # facts
     removed: list[int] = field(default_factory=list)
-    found: list[tuple[JoinPlan, int]] = field(default_factory=list)  # plans set off by facts that are true now
-    freed: list[tuple[JoinPlan, int]] = field(default_factory=list)  # plans set off by facts that are false now
-    lost: list[int] = field(default_factory=list)  # proofs
+    found: list[tuple[JoinPlan, int]] = field(default_factory=list)  # (plan, fact): the fact became true
+    freed: list[tuple[JoinPlan, int]] = field(default_factory=list)  # (plan, fact): the fact became false
+    lost: list[int] = field(default_factory=list)  # proofs that lost a condition
 
 
 @dataclass(frozen=True, slots=True)
 class EventEffect:
-    """The effects of an event, valid as long as the facts that were read are unchanged."""
+    """The effect of an event. It is valid as long as the facts that were read are unchanged."""
 
     reads: Reads
-    additions: list[int]  # instantiations of `<-` rules
+    additions: list[int]  # rule instances of `<-` rules
     removals: list[int]
-    added: tuple[int, ...]  # their heads, each once, without those that are true for ever
+    added: tuple[int, ...]  # their distinct heads, without facts that always hold
     removed: tuple[int, ...]
 
 
 @dataclass(slots=True)
 class EndedRows:
-    """The intervals that ended during one sequence, in order, from which a timeline is built."""
+    """The intervals that ended during one sequence, in order. A timeline is built from them."""
 
     holds: list[tuple[int, int, int]] = field(default_factory=list)  # fact, from, to
     proofs: list[tuple[int, int, int]] = field(default_factory=list)  # instance, from, to
@@ -90,18 +90,18 @@ class Engine:
                 self._load(many)
 
     def _load(self, products: Sequence[ProductRule]) -> None:
-        """The program alone, with these of its rules as products."""
+        """Load the program, with these of its rules as products."""
         program = self.program
         self.symbols = Symbols(program.several_arities)
         self.keys = self.symbols.keys
         self.wiring = Wiring(program, self.symbols, products)
         self.relations, self.instances = self.wiring.relations, Instances()
         self.steps = self.limits.steps
-        self.live = 0  # active proofs
-        self.true, self.added, self.permanent = bytearray(), bytearray(), bytearray()  # of each fact
-        self.support: list[int] = []  # active proofs of each fact
+        self.live = 0  # the number of active proofs
+        self.true, self.added, self.permanent = bytearray(), bytearray(), bytearray()  # one byte per fact
+        self.support: list[int] = []  # the number of active proofs of each fact
         self.uses: dict[int, dict[int, None]] = {}  # active proofs by each body fact that can become false
-        self.open_facts: dict[int, int] = {}  # true now though not for ever → since which state
+        self.open_facts: dict[int, int] = {}  # facts that are true now but not always → first state of the interval
         self.open_proofs: dict[int, int] = {}
         self.permanent_proofs: set[int] = set()
         self._now_added: dict[int, None] = {}
@@ -112,14 +112,14 @@ class Engine:
         self.is_loading = False
         self.bos = self.fact((self.symbols.functor(BOS),))
         if program.expires:
-            self.event(EXPIRY)  # known from the start, and so in no chunk
+            self.event(EXPIRY)  # numbered before any chunk, so chunks do not store it
         self._initial_facts, self._initial_proofs = dict(self.open_facts), dict(self.open_proofs)
         self.base_functors = len(self.symbols.functors)
         self.base_constants, self.base_facts = len(self.symbols.constants), len(self.keys)
         self.base_groups, self.base_instances = len(self.instances.groups), len(self.instances)
 
     def _part_size(self, part: PartPattern) -> int:
-        """Facts of a part: as many as there are where they never change, else any of the program's constants may come to be among them."""
+        """Return the number of facts of a part; if they can change, an upper limit from the number of the program's constants."""
         count = sum(key[0] == part.functor and self.true[fact] for fact, key in enumerate(self.keys))
         if self.relations[part.functor].is_static:
             return count
@@ -131,7 +131,7 @@ class Engine:
         known = len(self.symbols.functors), len(self.symbols.constants), len(self.keys), len(self.instances)
         return known == (self.base_functors, self.base_constants, self.base_facts, self.base_instances)
 
-    # Names and instantiations
+    # Names and rule instances
 
     def fact(self, key: FactKey) -> int:
         fact = self.symbols.fact(key)
@@ -143,17 +143,17 @@ class Engine:
         return fact
 
     def event(self, name: str) -> int:
-        """The fact that an event of the data is."""
+        """Return the fact of an event in the data."""
         fact = self.symbols.named(name)
         self.wiring.know(self.keys[fact][0])
         return self.fact(self.keys[fact])
 
     def is_possible(self, event: int) -> bool:
-        """A declared event is possible while it is true; others may always happen."""
+        """Whether an event is possible now: declared events while their fact is true, other events always."""
         return bool(self.true[event]) or not self.is_declared_event(event) or self.is_in_product(event)
 
     def is_in_product(self, event: int) -> bool:
-        """Whether a product makes it possible now."""
+        """Whether a product makes the event possible now."""
         key = self.keys[event]
         return any(one.allows(key, self._is_true) for one in self.wiring.products_of.get(key[0], ()))
 
@@ -181,13 +181,13 @@ class Engine:
         watched = [] if self.is_loading or rule.kind != "deduce" else self.breakable(facts)
         if (
             rule.head.functor in self.wiring.part_functors
-        ):  # its proofs have the groups of the rule that it is a part of
+        ):  # rules of parts have the groups of the whole rule, not their own
             whole = self.wiring.products.group_rule.get(rule.index)
             group = () if whole is None else (whole, *group[1:])
         return self.instances.make(rule.index, facts, head, group, absent, counted, watched)
 
     def breakable(self, body: Sequence[int]) -> list[int]:
-        """Those facts of a body that can become false."""
+        """Return the facts of a body that can become false."""
         return [fact for fact in dict.fromkeys(body) if not self.permanent[fact]]
 
     def overrun(self, rule: CompiledRule, tried: bool = True) -> GroundingError:
@@ -205,10 +205,10 @@ class Engine:
             f"split it into rules with fewer variables (`foretell.reading.limits(rules=…)` raises the limit){listed}"
         )
 
-    # A change of the facts that events added, carried through
+    # Propagation of added and removed facts
 
     def _transition(self, removed: Iterable[int], added: Iterable[int], now: int, rows: EndedRows | None) -> None:
-        """State `now` is the one that follows. Facts and proofs that end are written to `rows`."""
+        """Propagate the change to the next state, whose number is `now`. Facts and proofs that end are written to `rows`."""
         wiring, true, keys = self.wiring, self.true, self.keys
         component, reading, head_component = wiring.component, wiring.reading, wiring.head_component
         rule_of = self.instances.rule
@@ -247,7 +247,7 @@ class Engine:
                     for plan in readers.above.of_fact(fact, key):
                         of(head_component[plan.rule.index]).found.append((plan, fact))
                 else:
-                    # All of them end now: those of this component have ended already, the others when their turn comes.
+                    # All of them end now: in this component they have ended already, in others they end when it is their turn.
                     last, lost = -1, []
                     for instance in self.uses.pop(fact, ()):
                         target = head_component[rule_of[instance]]
@@ -262,13 +262,13 @@ class Engine:
                         of(head_component[plan.rule.index]).freed.append((plan, fact))
 
     def _negations(self, functor: int, changed: Iterable[int]) -> list[tuple[JoinPlan | None, int, int]]:
-        """Keys under which there are facts no more, and those under which there are some again: `not` came to hold, or ceased to.
+        """Return changes of negated and counted conditions: (plan, -1, fact) if one may hold now, (None, proof, fact) if a proof lost one.
 
-        And keys under which something changed at all: a count may hold now, or no longer.
+        `not` changes when a key loses its last fact or gets its first one; a count may change with any fact of its key.
         """
         found: list[tuple[JoinPlan | None, int, int]] = []
         for index, plans in self.wiring.reading[functor].negated:
-            change: dict[object, tuple[int, int]] = {}  # net change in number, and a fact with that key
+            change: dict[object, tuple[int, int]] = {}  # key → (net change of the number of facts, one of these facts)
             for fact in changed:
                 key = self.keys[fact]
                 if key[0] == functor:
@@ -277,7 +277,7 @@ class Engine:
             for place, (net, fact) in change.items():
                 bucket = index.buckets.get(place)
                 size = len(bucket.facts) if bucket is not None else 0
-                if bucket is not None and size and size == net:  # there were none
+                if bucket is not None and size and size == net:  # the bucket was empty before
                     found.extend((None, instance, fact) for instance in bucket.watchers)
                 elif not size and net < 0:
                     found.extend((plan, -1, fact) for plan in plans)
@@ -294,7 +294,7 @@ class Engine:
     # Events
 
     def start(self, given: Iterable[str] = ()) -> None:
-        """Back to the state before `bos`: nothing was added but what is given with the sequence."""
+        """Return to the state before `bos`, where only the facts given with the sequence were added."""
         self._transition(list(self._now_added), (), 0, None)
         self.open_facts, self.open_proofs = dict(self._initial_facts), dict(self._initial_proofs)
         facts = [self.event(name) for name in given]
@@ -302,7 +302,7 @@ class Engine:
             self._transition((), facts, 0, None)
 
     def fire(self, event: int) -> EventEffect:
-        """The effects of an event in the current state."""
+        """Return the effect of an event in the current state."""
         kept = self._fired.get(event)
         if kept is not None:
             for bucket, version in kept.reads:
@@ -327,7 +327,7 @@ class Engine:
         return fired
 
     def apply(self, fired: EventEffect, now: int, rows: EndedRows) -> None:
-        """Make it so; `now` is the state that follows."""
+        """Apply the effect of an event; `now` is the number of the next state."""
         flags = self.added
         new = [fact for fact in fired.added if not flags[fact]]
         gone = [fact for fact in fired.removed if flags[fact] and fact not in fired.added] if fired.removed else ()

@@ -1,7 +1,7 @@
-"""The facts that there are → about how many instantiations a rule has, before they are looked for.
+"""Estimates the number of instances of a rule from the facts that hold, before they are searched for.
 
-As databases estimate joins: the sizes of all conditions multiplied, divided by the number of different values at each place that must
-agree with another.
+This is the usual estimate of database joins: the product of the sizes of all conditions, divided by the number of distinct values
+at each place that must equal another place.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from math import prod
 
 from foretell.ground.database import FREE, AtomPattern, CompiledRule, FactKey, Relation
 
-SURELY = 1000  # an estimate is only believed, and nothing tried, where it is so many times what is allowed
+SURELY = 1000  # a rule is refused without trying if its estimate exceeds the limit by this factor
 
 
 @dataclass(frozen=True)
 class RuleEstimate:
-    """About how many instantiations, and of how many facts for each condition."""
+    """The estimated number of instances of a rule, with the number of facts of each condition."""
 
     count: float
     sizes: tuple[tuple[str, int], ...]
@@ -30,7 +30,7 @@ class RuleEstimate:
 
 
 def is_hopeless(rule: CompiledRule, relations: Sequence[Relation], keys: Sequence[FactKey], steps: int) -> bool:
-    """Whether a rule has far too many instantiations to try it. Rules with filters are always tried, because filters may leave
+    """Whether a rule has far too many instances to try. Rules with filters are always tried, because filters may leave
     few."""
     if rule.negatives or rule.orders or rule.counts or rule.unequal:
         return False
@@ -41,7 +41,7 @@ def is_hopeless(rule: CompiledRule, relations: Sequence[Relation], keys: Sequenc
 def estimate(
     rule: CompiledRule, relations: Sequence[Relation], keys: Sequence[FactKey], functors: Sequence[str]
 ) -> RuleEstimate:
-    """The event that fires a rule is one."""
+    """Estimate the instances of a rule. For `add` and `remove`, the event is one given fact."""
     conditions = rule.positives[rule.kind != "deduce" :]
     count, sizes = _count(conditions, rule, relations, keys)
     named = zip((functors[one.functor] for one in conditions), sizes, strict=True)
@@ -52,7 +52,7 @@ def _count(
     conditions: Iterable[AtomPattern], rule: CompiledRule, relations: Sequence[Relation], keys: Sequence[FactKey]
 ) -> tuple[float, list[int]]:
     sizes: list[int] = []
-    different: dict[int, list[int]] = {}  # of each variable: how many values it has in each condition
+    different: dict[int, list[int]] = {}  # variable → the number of distinct values in each condition
     for one in conditions:
         wanted = [
             (place, rule.template[slot]) for place, slot in enumerate(one.slots, 1) if slot >= 0 <= rule.template[slot]

@@ -1,7 +1,7 @@
-"""Additions that end by themselves: how long those of each rule live, and a queue of the living ones.
+"""Additions that expire: the lifetime of each rule's additions, and a queue of the living additions.
 
-An addition at `s` with duration `d` lives up to `s + d`: an event at that very time comes first. A fact that was added holds while any of
-its additions lives. The cost of an event is proportional to its additions, and that of an expiry to the additions that end, times
+An addition at `s` with duration `d` lives until `s + d`; an event at that same time comes before the expiry. An added fact holds while
+any of its additions lives. An event costs time in proportion to its additions, and an expiry to the additions that end, both times
 the logarithm of the queue's length.
 """
 
@@ -20,11 +20,11 @@ from foretell.lang.program import Program
 if TYPE_CHECKING:
     from foretell.ground.engine import EventEffect
 
-EXPIRY = "(expiry)"  # stands among events where additions end; no functor of a program is spelled so
+EXPIRY = "(expiry)"  # the name of expiries in lists of events; no functor of a program can have this name
 
 
 def lifetimes_of(program: Program, clock: Clock) -> dict[int, float]:
-    """How long additions live, in the unit of the data, by the place of their rule; of rules that have a duration."""
+    """Return the lifetimes of additions in the unit of the data, by the position of their rule. Rules without a duration have no entry."""
     found: dict[int, float] = {}
     for place, one in enumerate(program.rules):
         duration = one.rule.duration
@@ -48,13 +48,13 @@ class Expiry:
     """The additions that end at one time."""
 
     time: float
-    additions: list[int]  # by their numbers
-    facts: tuple[int, ...]  # of which no addition is left
+    additions: list[int]  # numbers of the additions
+    facts: tuple[int, ...]  # facts without any living addition left
 
 
 @dataclass(slots=True)
 class _Living:
-    """Living additions of one fact since it was last removed."""
+    """The number of living additions of one fact since it was last removed."""
 
     count: int = 0
     removed: bool = False
@@ -62,16 +62,16 @@ class _Living:
 
 @dataclass(eq=False)
 class ExpiryQueue:
-    """Living additions of one sequence."""
+    """The living additions of one sequence that will expire."""
 
     lifetimes: Mapping[int, float]  # by rule
-    rule: Sequence[int]  # of instantiations
+    rule: Sequence[int]  # the rule of each rule instance
     head: Sequence[int]
-    waiting: list[tuple[float, int, int, _Living]] = field(default_factory=list)  # end, addition, fact
+    waiting: list[tuple[float, int, int, _Living]] = field(default_factory=list)  # a heap: end, addition, fact
     living: dict[int, _Living] = field(default_factory=dict)  # by fact
 
     def happened(self, time: float, effect: EventEffect, first: int) -> None:
-        """An event, whose additions are numbered from `first` on."""
+        """Add an event's additions to the queue, numbered from `first`, and apply its removals."""
         for fact in effect.removed:
             gone = self.living.pop(fact, None)
             if gone is not None:
@@ -88,7 +88,7 @@ class ExpiryQueue:
             heappush(self.waiting, (end, number, fact, one))
 
     def due(self, before: float) -> Expiry | None:
-        """The next expiry, if it is before a time; it is over then."""
+        """Remove and return the next expiry if it is before this time, else None."""
         waiting = self.waiting
         while waiting and waiting[0][3].removed:
             heappop(waiting)

@@ -1,4 +1,4 @@
-"""Why a fact holds in a state of a timeline: its proofs, down to additions and facts; or why it does not: what fails in each rule."""
+"""Why a fact holds in a state of a timeline: its proofs down to additions and facts. Otherwise: the failing condition of each rule."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from foretell.terms import NameProblem, normalise
 from foretell.wording import did_you_mean
 
 SHOWN_PROOFS, SHOWN_ADDITIONS = 5, 5
-MOST_LINES, MOST_FACTS = 400, 10_000  # of a proof tree: what is printed, and what is gathered
+MOST_LINES, MOST_FACTS = 400, 10_000  # limits of a proof tree: lines printed, facts collected
 
 
 @dataclass(frozen=True)
 class Addition:
-    """The fact was added by an event, and not removed since."""
+    """An event that added the fact, which was not removed since."""
 
     rule: str
     place: str
     event_index: int
     time: float
-    conditions: tuple[str, ...]  # the event first
-    until: float | None = None  # where it ends by itself
+    conditions: tuple[str, ...]  # the event comes first
+    until: float | None = None  # the time at which the addition expires; None: it does not expire
 
     def words(self) -> str:
         when = "at the start" if self.event_index == 0 else f"by event {self.event_index} at {self.time:g}"
@@ -43,12 +43,12 @@ class Addition:
 
 @dataclass(frozen=True)
 class Proof:
-    """The fact follows by a rule from others; a fact of the program follows from nothing."""
+    """A rule that deduces the fact from other facts. A fact of the program has a proof without conditions."""
 
     rule: str
     place: str
     body: tuple[str, ...]
-    given: bool = False  # with the sequence
+    given: bool = False  # whether the fact came with the sequence
 
     def words(self) -> str:
         if self.given:
@@ -58,12 +58,12 @@ class Proof:
 
 @dataclass(frozen=True)
 class ProofExplanation:
-    """One fact of a proof; the facts that its proofs name are explained in the same way, each once."""
+    """The proofs and additions of one fact. Facts named in its proofs have explanations of their own."""
 
     fact: str
     proofs: tuple[Proof, ...]
     additions: tuple[Addition, ...]
-    more: int = 0  # proofs and additions that are not shown
+    more: int = 0  # the number of proofs and additions that are not shown
 
     def to_json(self) -> dict[str, Any]:
         additions = [one.to_json() for one in self.additions]
@@ -77,9 +77,9 @@ class WhyAnswer:
     sequence: str
     state: int
     holds: bool
-    because: dict[str, ProofExplanation]  # by fact, the one that was asked for first; empty if it is not true
+    because: dict[str, ProofExplanation]  # by fact, starting with the requested one; empty if it is not true
     failures: tuple[Failure, ...]
-    remarks: tuple[str, ...] = ()  # what else a reader should know of a fact that is not true
+    remarks: tuple[str, ...] = ()  # hints about a fact that is not true
 
     def __str__(self) -> str:
         return "\n".join(self.lines())
@@ -94,10 +94,10 @@ class WhyAnswer:
         return [f"`{self.fact}` is not true{':' if self.failures else no_rule}", *told, *self.remarks]
 
     def _tree(self) -> list[str]:
-        """Depth first, without recursion in Python: proofs can be long."""
+        """Return the lines of the proof tree, depth first. There is no recursion in Python, because proofs can be long."""
         told: set[str] = set()
         found: list[str] = []
-        stack: list[tuple[str, str | None]] = [("", self.fact)]  # an indent and a fact, or a line that is ready
+        stack: list[tuple[str, str | None]] = [("", self.fact)]  # (indent, fact) to expand, or (finished line, None)
         while stack:
             indent, fact = stack.pop()
             node = self.because.get(fact) if fact is not None else None
@@ -130,7 +130,7 @@ class WhyAnswer:
 
 
 def why(timeline: Timeline, fact: str, state: int) -> WhyAnswer:
-    """Why a fact holds in a state of the database, or why not.
+    """Explain why a fact holds in a state of the database, or why it does not.
 
     Args:
         timeline: the timeline of one sequence, from `replay`.
@@ -174,7 +174,7 @@ def why(timeline: Timeline, fact: str, state: int) -> WhyAnswer:
 
 
 def _with_rows(timeline: Timeline, functor: str, args: tuple[str, ...]) -> Timeline:
-    """With the event in question listed, if it is one of a product."""
+    """Return the timeline, with the event listed if it is an event of a product."""
     grounding = timeline.grounding
     products = grounding.products_of(functor)
     if not products or any(arg not in grounding.constants for arg in args):
@@ -184,7 +184,7 @@ def _with_rows(timeline: Timeline, functor: str, args: tuple[str, ...]) -> Timel
 
 
 def _name(fact: str) -> str:
-    """The canonical spelling of the fact; other syntax of programs is refused with a message."""
+    """Return the canonical spelling of a fact. Raises an error for other syntax of programs."""
     text = fact.strip()
     if text.startswith("not ") or text.startswith("!"):
         word = text.split()[0][:3]
@@ -200,7 +200,7 @@ def _name(fact: str) -> str:
 
 
 def _remarks(timeline: Timeline, functor: str, args: tuple[str, ...], state: int) -> list[str]:
-    """Values that occur nowhere, and events that are not facts."""
+    """Return remarks on arguments that occur nowhere, and on events that are not facts."""
     grounding = timeline.grounding
     found = []
     for value in dict.fromkeys(args):
@@ -216,7 +216,7 @@ def _remarks(timeline: Timeline, functor: str, args: tuple[str, ...], state: int
 
 
 class _Tree:
-    """Proofs and additions in force in one state, by head."""
+    """The proofs and additions that are in force in one state, by head."""
 
     def __init__(self, timeline: Timeline, state: int) -> None:
         self.timeline, self.grounding, self.state = timeline, timeline.grounding, state
@@ -242,7 +242,7 @@ class _Tree:
 
     @cached_property
     def rank(self) -> dict[int, int]:
-        """How many rounds of deduction each fact needs: a proof that uses only facts of lower rank leads to the ground."""
+        """Return the deduction round of each fact. Proofs that only use facts of lower rank are not circular."""
         given = [*(fact for fact in self.additions if self.is_true(fact)), *self.timeline.given]
         rank = dict.fromkeys(given, 0)
         proofs = [(head, self.grounding.body[one]) for head, instances in self.proofs.items() for one in instances]
@@ -252,7 +252,7 @@ class _Tree:
         return rank
 
     def because(self, fact: int) -> dict[str, ProofExplanation]:
-        """Every fact that some shown proof names, each once, in the order in which they are met."""
+        """Return the explanations of all facts that shown proofs name, in order of occurrence."""
         made: dict[str, ProofExplanation] = {}
         seen = {fact}
         waiting = [fact]
@@ -291,7 +291,7 @@ class _Tree:
         return ProofExplanation(self.grounding.text(fact), shown, additions, more)
 
     def _source(self, instance: int) -> tuple[str, str]:
-        """The rule of an instantiation, and its place in the program."""
+        """Return the rule of a rule instance as text, and its place in the program."""
         rule, rules, tables = self.grounding.rule[instance], self.grounding.program.rules, self.grounding.program.tables
         span = rules[rule].rule.span if rule < len(rules) else tables[rule - len(rules)].span
         return self.grounding.group_name(self.grounding.group[instance]), span.place

@@ -1,6 +1,6 @@
-"""The facts that come with a sequence: `"facts": ["age(p1,old)"]`, read from its metadata and checked against `:- given(…).`, and rows.
+"""Facts that come with a sequence: `"facts": ["age(p1,old)"]` in its metadata, checked against `:- given(…).`, and new table rows.
 
-A table `from_log` has the values of training as rows. Values that only this sequence has are rows in it alone.
+Tables `from_log` have the values of the training data as rows. Values that only occur in this sequence are rows for it alone.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from foretell.wording import counted, did_you_mean, shown
 
 
 def brought_facts(program: Program, sequence: EventSequence, names: Sequence[str]) -> tuple[str, ...]:
-    """Names of all facts that a sequence brings, as what they are before any rule; `names` are those of the types of events."""
+    """Return the internal names of all facts that a sequence brings. `names` are the names of the event types."""
     given = given_facts(program, sequence.id, sequence.metadata)
     if not program.unseen_rows:
         return given
@@ -28,7 +28,7 @@ def brought_facts(program: Program, sequence: EventSequence, names: Sequence[str
 
 
 def unseen_rows(program: Program, events: Sequence[str]) -> Iterator[str]:
-    """Values in some events that are no rows of the tables from a log, as what they are before any rule; in order."""
+    """Yield the internal names of values in events that are not yet rows of the tables from a log, in order."""
     split_up = [_split(name) for name in events]
     for functor, name in program.unseen_rows.items():
         tables = [one for one in program.tables if one.functor == functor]
@@ -48,7 +48,7 @@ def _known(program: Program, functor: str) -> frozenset[str]:
 
 
 def with_log(program: Program, data: EventData) -> Program:
-    """A program whose tables `from_log` wait for their rows, with those of the data; any other program as it is."""
+    """Return the program with the data's values in its tables `from_log` if these still have no rows; otherwise the program itself."""
     if not program.waits_for_log:
         return program
     names = data.vocabulary.names
@@ -56,7 +56,7 @@ def with_log(program: Program, data: EventData) -> Program:
 
 
 def given_facts(program: Program, sequence: str, metadata: Mapping[str, object]) -> tuple[str, ...]:
-    """Names of the facts that they are before any rule, each once and in order; a program without `given` looks at none."""
+    """Return the internal names of the facts in a sequence's metadata, distinct and sorted; () for programs without `given`."""
     if not program.given or FACTS not in metadata:
         return ()
     found, problems = metadata[FACTS], []
@@ -88,4 +88,4 @@ def _brought(program: Program, fact: object) -> str:
     if known.arity != len(args):
         raise ValueError(f"{shown(fact)} has {counted(len(args), 'argument')}; the program has `{known}`")
     name = program.given[functor]
-    return f"{name}({','.join(args)})" if args else name  # in quotes
+    return f"{name}({','.join(args)})" if args else name  # the internal name is in quotes

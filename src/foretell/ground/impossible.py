@@ -1,4 +1,4 @@
-"""Events of the data that a program does not declare, or that its rules make impossible: refused, left out, or kept as unscored history."""
+"""Handles events that a program does not declare, or that its rules make impossible: refuse, leave out, or keep as unscored history."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ RESERVED = ("bos", "eos")
 
 @dataclass
 class _Kind:
-    """Events with one functor and number of arguments."""
+    """The events with one functor and number of arguments."""
 
     functor: str
     arity: int
@@ -36,7 +36,7 @@ class _Kind:
 
 
 def check_declared(program: Program, data: EventData) -> int:
-    """How many events nothing declares, where they are accepted as exogenous; where not, an error that names each functor once."""
+    """Return the number of undeclared events if they are accepted as exogenous. Otherwise raise an error that lists their functors."""
     counts = data.type_counts()
     kinds: dict[tuple[str, int], _Kind] = {}
     for number in np.flatnonzero(counts).tolist():
@@ -95,13 +95,13 @@ def _problem(program: Program, kind: _Kind) -> str:
 @dataclass(frozen=True)
 class WithoutImpossible:
     data: EventData
-    impossible: int  # events that were left out or marked
+    impossible: int  # the number of impossible events, left out or marked
 
 
 def settle_impossible(
     program: Program, data: EventData, impossible: Impossible, limits: ReplayLimits | None = None
 ) -> WithoutImpossible:
-    """Find the events that a program makes impossible, and leave them out or mark them.
+    """Find the events that a program makes impossible, and leave them out or mark them as unscored.
 
     Args:
         program: the rules.
@@ -136,9 +136,9 @@ def settle_impossible(
 
 @contextmanager
 def naming_impossible(program: Program | None, data: EventData) -> Iterator[None]:
-    """If a model finds an impossible event in these data, say so with the ids of all sequences that have one. None: it has no rules.
+    """Report impossible events with the ids of all their sequences if a model raises `DataError`. Does nothing if `program` is None.
 
-    A model replays histories without names, one at a time, and stops at the first that cannot be.
+    A model replays histories without sequence ids, one at a time, and stops at the first impossible event.
     """
     try:
         yield
@@ -149,7 +149,7 @@ def naming_impossible(program: Program | None, data: EventData) -> Iterator[None
 
 
 def _check_first_kept(data: EventData, sequences: Sequence[SequenceRows]) -> None:
-    """Refuse to leave out events that a sequence is conditioned on."""
+    """Raise an error if the first event of a sequence that is conditioned on it would be left out."""
     problems = [
         f'{data.name}: sequence {one.id!r} is conditioned on its first event (origin = "first-event"), '
         f"`{data.vocabulary.names[int(one.types[0])]}`, and the program makes that very event impossible: it cannot be left out; "
@@ -170,7 +170,7 @@ def _without(sequence: EventSequence, rows: SequenceRows, is_event: np.ndarray) 
 
 
 def _marked(sequence: EventSequence, rows: SequenceRows, is_event: np.ndarray) -> EventSequence:
-    """Events of functors that are declared exogenous were unscored before, and are not marked."""
+    """Mark impossible events as unscored. Events that are declared exogenous need no mark."""
     marks = ~rows.possible_events & is_event[sequence.types]
     return replace(sequence, unscored=marks if sequence.unscored is None else marks | sequence.unscored)
 

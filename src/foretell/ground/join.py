@@ -1,7 +1,7 @@
-"""All ways to satisfy a rule's body, given one of its conditions: an order of lookups, then nested loops over buckets without recursion.
+"""Finds all ways to satisfy a rule's body, given one of its conditions: chooses an order of lookups, then loops over buckets iteratively.
 
-A plan belongs to a rule and to what triggers it: a fact that became true (or an event that happened), a negated condition that came to
-hold, or nothing (all instantiations at once). What it finds is kept per trigger, together with the versions of the buckets it read.
+A plan belongs to a rule and a trigger: a fact that became true (or an event), a negated condition that came to hold, or nothing (all
+instances at once). Results are cached per trigger, with the versions of the buckets that were read.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from foretell.ground.database import (
 
 NEGATED = -1
 Reads = list[tuple[Bucket, int]]
-KEPT_READS = 512  # a join that read more buckets is not remembered
-KEPT_JOINS = 50_000  # remembered joins of a plan
-UNKNOWN_SIZE = 64  # what a relation that may grow is taken to hold at the least
-OUTGROWN = 4  # a relation this many times as large as when an order was chosen asks for another
-CANDIDATES = 24  # conditions that are compared at a time
+KEPT_READS = 512  # joins that read more buckets are not cached
+KEPT_JOINS = 50_000  # the number of cached joins per plan
+UNKNOWN_SIZE = 64  # the assumed minimal size of a relation that may grow
+OUTGROWN = 4  # a relation that grew by this factor since the order was chosen needs a new order
+CANDIDATES = 24  # the number of conditions that are compared at a time
 
 
 class Database(Protocol):
@@ -48,9 +48,9 @@ class Database(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class BoundCondition:
-    """A condition and the bucket to look into, where all its arguments are bound."""
+    """A condition with all arguments bound, and the bucket to look into."""
 
-    literal: int  # place among the positive conditions: its fact is there, or there is nothing; NEGATED: nothing must be there
+    literal: int  # its place among the positive conditions; NEGATED: the bucket must be empty
     index: Index
     key: Getter
     is_static: bool
@@ -58,16 +58,16 @@ class BoundCondition:
 
 @dataclass(frozen=True, slots=True)
 class JoinLevel(BoundCondition):
-    """A condition that binds variables: loop over a bucket, then apply what can be decided."""
+    """A condition that binds variables: loop over a bucket, then apply the filters that are now bound."""
 
     binds: tuple[tuple[int, int], ...]  # (place in the fact's key, slot)
-    repeats: tuple[tuple[int, int], ...]  # places in the fact's key that must be equal
+    repeats: tuple[tuple[int, int], ...]  # pairs of places in the fact's key that must be equal
     filters: Filters
 
 
 @dataclass(frozen=True, slots=True)
 class CountedCondition:
-    """A count, and the bucket to look into, where all its variables are bound."""
+    """A count condition with all variables bound, and the bucket to look into."""
 
     index: Index
     key: Getter
@@ -84,12 +84,12 @@ class Filters:
 
 
 class JoinPlan:
-    """`trigger`: the place of a positive condition, or `changed`, one that is negated or counted, or neither."""
+    """The plan of one join. `trigger` is the place of a positive condition; `changed` is a negated or counted one; or both are None."""
 
     def __init__(self, rule: CompiledRule, trigger: int | None = None, changed: AtomPattern | None = None) -> None:
         self.rule, self.trigger = rule, trigger
         self.levels: list[JoinLevel] | None = None
-        self.outgrown: list[tuple[dict[int, None], int]] = []  # facts of a relation, and how many are too many
+        self.outgrown: list[tuple[dict[int, None], int]] = []  # facts of a relation, and their limit
         self.first = Filters((), ())
         self.kept: dict[int, tuple[Reads, list[int]]] = {}
         pattern = changed if trigger is None else rule.positives[trigger]
@@ -103,14 +103,14 @@ class JoinPlan:
     # Order of lookups
 
     def prepare(self, database: Database) -> list[JoinLevel]:
-        """Fewest facts first, as far as sizes tell: decided when the plan is first used, and again when a relation has outgrown it."""
+        """Order conditions by their expected number of facts. Done at the first use, and again when a relation has outgrown the order."""
         rule = self.rule
         bound = set(range(rule.variables, len(rule.template))) | {slot for _, slot in self.binds}
         pending = _Pending(rule, database, self.trigger)
         self.first = pending.bind(bound)
         levels = []
         while pending.open:
-            database.steps -= 1 + len(pending.open)  # planning counts too: conditions can be many
+            database.steps -= 1 + len(pending.open)  # planning costs steps too, because there can be many conditions
             if database.steps < 0:
                 raise database.overrun(rule)
             best = min(pending.candidates(), key=lambda place: _cost(rule.positives[place], bound, database, place))
@@ -130,13 +130,13 @@ class JoinPlan:
         self.outgrown = [(facts, OUTGROWN * max(len(facts), UNKNOWN_SIZE)) for facts in found]
         return levels
 
-    # Running it
+    # Execution
 
     def from_fact(self, fact: int, database: Database) -> list[int]:
         return self.remembered(fact, database)[1]
 
     def remembered(self, fact: int, database: Database) -> tuple[Reads, list[int]]:
-        """Instantiations with this fact in the trigger's place, and what was read to find them."""
+        """Return the buckets that were read, and the rule instances that have this fact in the trigger's place. Results are cached."""
         kept = self.kept.get(fact)
         if kept is not None:
             for bucket, version in kept[0]:
@@ -162,12 +162,12 @@ class JoinPlan:
         return reads, found
 
     def is_hopeless(self, fact: int) -> bool:
-        """The join had no result for this fact, and used no fact that can change."""
+        """Whether the join found nothing for this fact and read no fact that can change."""
         kept = self.kept.get(fact)
         return kept is not None and not kept[0] and not kept[1]
 
     def from_absence(self, fact: int, database: Database) -> list[int]:
-        """Instantiations in which the negated condition is one that this fact, now false, used to break; or that count it."""
+        """Return the rule instances whose negated condition this fact violated until now, or whose count includes this fact."""
         key = database.keys[fact]
         if not all(key[a] == key[b] for a, b in self.repeats) or not all(key[a] == c for a, c in self.constants):
             return []
@@ -255,18 +255,18 @@ def _passes(filters: Filters, binding: list[int], facts: list[int], reads: Reads
 
 
 class _Pending:
-    """Conditions that are not placed yet. Those that only filter are handed out as soon as all their variables are bound."""
+    """The conditions that are not placed yet. Filters are returned by `bind` as soon as all their variables are bound."""
 
     def __init__(self, rule: CompiledRule, database: Database, trigger: int | None) -> None:
         self.rule, self.database = rule, database
         self.open = dict.fromkeys(place for place in range(len(rule.positives)) if place != trigger)
-        self.near: dict[int, None] = {}  # open conditions with something bound
+        self.near: dict[int, None] = {}  # open conditions with a bound variable
         self.filters: list[tuple[str, int]] = [("holds", place) for place in self.open]
         self.filters += [("absent", place) for place in range(len(rule.negatives))]
         self.filters += [("unequal", place) for place in range(len(rule.unequal))]
         self.filters += [("order", place) for place in range(len(rule.orders))]
         self.filters += [("count", place) for place in range(len(rule.counts))]
-        self.missing: list[int] = []  # unbound slots of each filter
+        self.missing: list[int] = []  # the number of unbound slots of each filter
         self.users: dict[int, list[int]] = {}  # filters by slot
         self.ready: list[int] = []
         for number, (kind, place) in enumerate(self.filters):
@@ -287,7 +287,7 @@ class _Pending:
         return (self.rule.positives if kind == "holds" else self.rule.negatives)[place].slots
 
     def candidates(self) -> list[int]:
-        """Some open conditions, those with something bound before the others."""
+        """Return up to `CANDIDATES` open conditions; conditions with a bound variable come first."""
         return list(islice(self.near or self.open, CANDIDATES))
 
     def close(self, place: int) -> None:
@@ -295,7 +295,7 @@ class _Pending:
         self.near.pop(place, None)
 
     def bind(self, slots: Iterable[int]) -> Filters:
-        """The conditions that can be checked once these variables are bound."""
+        """Return the filters that can be applied once these variables are bound."""
         for slot in slots:
             for number in self.users.pop(slot, ()):
                 self.missing[number] -= 1
@@ -333,7 +333,7 @@ class _Pending:
 
 
 def bound_places(pattern: AtomPattern) -> tuple[tuple[int, ...], Getter]:
-    """The positions of a pattern that are not free, and how to read their values off a binding."""
+    """Return the bound places of a pattern, and a function that reads their values from a binding."""
     positions = tuple(place for place, slot in enumerate(pattern.slots) if slot != FREE)
     return positions, getter(tuple(pattern.slots[place] for place in positions))
 
@@ -341,7 +341,7 @@ def bound_places(pattern: AtomPattern) -> tuple[tuple[int, ...], Getter]:
 def _binds(
     pattern: AtomPattern | None, bound: set[int]
 ) -> tuple[tuple[tuple[int, int], ...], tuple[tuple[int, int], ...]]:
-    """Which places of a fact's key bind which slots, and which places must repeat an earlier one."""
+    """Return (place in the key, slot) for slots that the pattern binds, and pairs of places that must be equal."""
     first: dict[int, int] = {}
     repeats = []
     for place, slot in enumerate(pattern.slots if pattern is not None else ()):
@@ -355,13 +355,13 @@ def _binds(
 
 
 def _cost(pattern: AtomPattern, bound: set[int], database: Database, place: int) -> tuple[float, int, int]:
-    """The expected number of facts to loop over, estimated from sizes."""
+    """Return the expected number of facts to loop over, then two numbers that break ties."""
     relation = database.relations[pattern.functor]
     size = len(relation.facts.facts)
     known = tuple(position for position, slot in enumerate(pattern.slots) if slot in bound)
     free = len(pattern.slots) - len(known)
-    if relation.is_static:  # counted: an index over it costs nothing to keep
+    if relation.is_static:  # measured: an index over a static relation costs nothing to keep
         expected = size / max(len(relation.index(known, database.keys).buckets), 1)
-    else:  # guessed: each bound argument cuts the relation by as much as any
+    else:  # guessed: every bound argument divides the size by the same factor
         expected = max(size, UNKNOWN_SIZE) ** (free / max(len(pattern.slots), 1))
     return expected, free, place

@@ -1,4 +1,4 @@
-"""What is true before anything happens: facts, tables and all that follows from them, component by component."""
+"""The database before anything happens: facts, tables and everything that follows from them, computed component by component."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ KEPT_FACTS = 500_000
 
 @dataclass(slots=True)
 class Triggers:
-    """Plans that a fact of some functor sets off, found by the constants that they ask for: other rules cost nothing."""
+    """The plans that facts of one functor trigger, indexed by constants in their patterns, so other rules cost nothing."""
 
     groups: list[tuple[Getter, dict[object, list[JoinPlan]]]] = field(default_factory=list)
     places: list[tuple[int, ...]] = field(default_factory=list)
     met: dict[int, list[JoinPlan] | None] = field(
         default_factory=dict
-    )  # by fact: what is left of its plans, once they have run
+    )  # by fact: None after the first use; then the plans that may still find something
 
     def add(self, plan: JoinPlan, pattern: AtomPattern) -> None:
         rule = plan.rule
@@ -57,13 +57,13 @@ class Triggers:
             yield from table.get(key_of(key), ())
 
     def of_fact(self, fact: int, key: FactKey) -> Iterable[JoinPlan]:
-        """The same, without those that can never find anything for this fact, once that is known."""
+        """Return the plans that this fact triggers, without plans that are known to find nothing for it."""
         if not self.groups:
             return ()
         met = self.met.get(fact)
         if met is not None:
             return met
-        if fact not in self.met:  # the first time
+        if fact not in self.met:  # the first use
             if len(self.met) >= KEPT_FACTS:
                 self.met.clear()
             self.met[fact] = None
@@ -74,14 +74,14 @@ class Triggers:
 
 @dataclass(slots=True)
 class Reading:
-    """The readers of the facts of one functor."""
+    """The plans that read the facts of one functor."""
 
-    above: Triggers = field(default_factory=Triggers)  # rules whose heads lie in other components
-    inside: Triggers = field(default_factory=Triggers)  # rules of the same, recursive component
+    above: Triggers = field(default_factory=Triggers)  # rules whose heads are in other components
+    inside: Triggers = field(default_factory=Triggers)  # rules of the same component, which is recursive
     as_event: Triggers = field(default_factory=Triggers)  # `<-` rules
     negated: list[tuple[Index, list[JoinPlan]]] = field(default_factory=list)  # by the places that `not` binds
     counted: list[tuple[Index, list[JoinPlan]]] = field(default_factory=list)  # by the places that a count binds
-    is_read: bool = False  # whether any condition but an event's asks for it
+    is_read: bool = False  # whether a condition other than an event reads it
 
 
 class Wiring:
@@ -94,21 +94,21 @@ class Wiring:
         self.rules = {rule.index: rule for rule in compiled if rule is not None}
         self.products = compile_products(program, symbols, products)
         self.rules |= {rule.index: rule for rule in self.products.rules}
-        self.products_of: dict[int, list[EventProduct]] = {}  # by functor of events
+        self.products_of: dict[int, list[EventProduct]] = {}  # by functor of the events
         for one in self.products.products:
             self.products_of.setdefault(one.functor, []).append(one)
         count = len(symbols.functors)
-        self.component = [0] * count  # of each functor
-        self.recursive: list[bool] = []  # of each component
+        self.component = [0] * count  # by functor
+        self.recursive: list[bool] = []  # by component
         for number, one in enumerate(program.components):
             self.recursive.append(one.recursive)
             for name in one.functors:
                 self.component[symbols.functor(name)] = number
-        for name in self.products.heads:  # behind all that they are deduced from
+        for name in self.products.heads:  # heads of products come after everything that they are deduced from
             self.component[symbols.functor(name)] = len(self.recursive)
             self.recursive.append(False)
         patterns = ((one.rule, part) for one in self.products.products for part in (*one.parts, *one.blockers))
-        self.written = {part.rule: place for place, part in patterns}  # the rule of the program that a part is of
+        self.written = {part.rule: place for place, part in patterns}  # rule of a part → rule of the program
         self.part_functors = frozenset(map(symbols.functor, self.products.heads))
         dynamic = self._dynamic_functors()
         self.relations = [Relation(number not in dynamic) for number in range(count)]
@@ -117,9 +117,9 @@ class Wiring:
         self.reading = [Reading() for _ in range(count)]
         self.facts_of: list[list[CompiledRule]] = [[] for _ in self.recursive]  # rules without conditions
         self.all_of: list[list[JoinPlan]] = [[] for _ in self.recursive]
-        self.head_component: dict[int, int] = {}  # of each rule
+        self.head_component: dict[int, int] = {}  # by rule
         self.absent: dict[int, list[tuple[Index, Getter]]] = {}  # the negated conditions of each rule
-        self.counted: dict[int, list[tuple[Index, Getter, CountPattern]]] = {}  # and its counts
+        self.counted: dict[int, list[tuple[Index, Getter, CountPattern]]] = {}  # the counts of each rule
         for rule in self.rules.values():
             if rule.index not in self.products.by_rule:
                 self._place(rule)
@@ -162,7 +162,7 @@ class Wiring:
             _watch(self.reading[count.atom.functor].counted, index, JoinPlan(rule, changed=count.atom))
 
     def _dynamic_functors(self) -> set[int]:
-        """Functors whose facts events or sequences can change: those that are added or brought, and all that is deduced from such."""
+        """Return the functors whose facts can change by events or with the sequence: added, brought, or deduced from such."""
         readers: dict[int, list[int]] = {}
         for rule in self.rules.values():
             if rule.kind == "deduce":
@@ -172,7 +172,7 @@ class Wiring:
         return closure([*changing, *map(self.symbols.functor, self.program.brought)], readers)
 
     def know(self, functor: int) -> None:
-        """Room for a functor that only the data have."""
+        """Make room for a functor that only the data have."""
         while len(self.component) <= functor:
             self.component.append(0)
             self.relations.append(Relation(True))
@@ -189,7 +189,7 @@ def _watch(watched: list[tuple[Index, list[JoinPlan]]], index: Index, plan: Join
 
 
 def load(engine: Engine) -> None:
-    """Fill an empty engine; then tell apart what holds for ever, so that events need not watch it."""
+    """Load facts, tables and deductions into an empty engine. Then mark facts that always hold, so events need not watch them."""
     wiring, founding = engine.wiring, engine.founding
     tables: dict[int, list[int]] = {}
     for place in range(len(engine.program.tables)):
@@ -222,7 +222,7 @@ def _load_table(engine: Engine, place: int) -> None:
 
 
 def _settle_permanent(engine: Engine) -> None:
-    """Facts that nothing can ever make false: proved from such facts alone, without a `not` that events could break."""
+    """Mark facts that can never become false: their proofs use only such facts, and no `not` that events could violate."""
     instances, relations = engine.instances, engine.relations
     breakable = {
         rule.index

@@ -1,4 +1,4 @@
-"""The numbers of a chunk → those of an engine that adopts it: chunk after chunk, as if it had replayed all sequences itself."""
+"""Translates the numbers of chunks to those of an engine, as if the engine had replayed all sequences itself."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from foretell.ground.timeline import Grounding, Timeline
 
 @dataclass(frozen=True, eq=False)
 class ChunkNumbers:
-    """What an engine that has adopted a chunk calls its facts and instantiations, beyond those that the loaded program has."""
+    """The numbers that an engine gave to the facts and rule instances of a chunk. Numbers of the loaded program need no translation."""
 
     base_facts: int
-    facts: np.ndarray  # int32
+    facts: np.ndarray  # int32: by position in the chunk
     base_instances: int
-    instances: np.ndarray  # int32
+    instances: np.ndarray  # int32: by position in the chunk
 
     def tables(self) -> tuple[np.ndarray, np.ndarray]:
-        """From a chunk's numbers to the engine's, facts and instantiations: those of the loaded program are the same."""
+        """Return two arrays from a chunk's numbers to the engine's: for facts, and for rule instances."""
         return _table(self.base_facts, self.facts), _table(self.base_instances, self.instances)
 
 
 def adopt_numbers(engine: Engine, chunk: Chunk) -> ChunkNumbers:
-    """Teach the engine what a chunk has met; its own numbering goes on with what is new to it.
+    """Register a chunk's facts and rule instances with the engine. New ones get the engine's next numbers.
 
-    One chunk after another, that is the numbering that all their sequences would have been given in turn.
+    Adopting chunks in order gives the same numbers as replaying all their sequences in order.
     """
     symbols, keys = engine.symbols, engine.keys
     functor = _table(engine.base_functors, (symbols.functor(name) for name in chunk.functors))
@@ -56,7 +56,7 @@ def adopt_numbers(engine: Engine, chunk: Chunk) -> ChunkNumbers:
 
 
 def renumbered(rows: SequenceRows, fact: np.ndarray, made: np.ndarray) -> SequenceRows:
-    """A chunk's sequence in the numbering that the two tables lead to."""
+    """Return a chunk's sequence with facts and rule instances renumbered by two tables."""
     return SequenceRows(
         rows.kept,
         fact[rows.events],
@@ -75,7 +75,7 @@ def renumbered(rows: SequenceRows, fact: np.ndarray, made: np.ndarray) -> Sequen
 def adopt_chunks(
     engine: Engine, chunks: Sequence[Chunk], data: EventData, grounding: Grounding | None = None
 ) -> list[Timeline]:
-    """Timelines of all sequences in the engine's numbering, of which `grounding` is what was known of it so far."""
+    """Return the timelines of all sequences in the engine's numbering. `grounding` is that of the engine."""
     tables = [(chunk, *adopt_numbers(engine, chunk).tables()) for chunk in chunks]
     rows = [renumbered(one, fact, made) for chunk, fact, made in tables for one in chunk.sequences]
     grounding = grounding_of(engine) if grounding is None else grounding
@@ -84,10 +84,10 @@ def adopt_chunks(
 
 
 def _table(base: int, beyond: Iterable[int]) -> np.ndarray:
-    """From a chunk's numbers to the engine's: those of the loaded program are the same."""
+    """Return an array from a chunk's numbers to the engine's. The first `base` numbers stay the same."""
     return np.concatenate([np.arange(base, dtype=np.int32), np.fromiter(beyond, dtype=np.int32)])
 
 
 def _renumbered(rows: np.ndarray, table: np.ndarray) -> np.ndarray:
-    """The rows with their first column looked up in a table."""
+    """Return the rows with their first column looked up in a table."""
     return np.column_stack([table[rows[:, 0]], rows[:, 1:]])

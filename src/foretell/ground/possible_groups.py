@@ -1,7 +1,7 @@
-"""Program (and the events of some data) → every group that can ever hold: a rule with values for the variables in its parameter names.
+"""Program (and the events of data) → all groups that can ever hold: a rule with values for the variables in its parameter names.
 
-An over-approximation, over all sequences of events: the least fixed point in which whatever could be added is added, nothing is removed,
-and every `not` holds. An exogenous event may name any constant of the program; if data are given, it is one of theirs.
+This is an over-approximation for all sequences of events. It is the least fixed point in which everything that could be added is added,
+nothing is removed, and every `not` holds. Exogenous events may have any constants of the program; with data, those of its events.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from foretell.lang.source import Span
 from foretell.lang.stratify import edges_of, order
 from foretell.lang.syntax import Atom, Compare, Constant, Literal, Rule, Variable, literal_terms, rule_terms
 
-# No program has such functors: with a space, a name stands in quotes.
+# No program has functors with these names: a name with a space is written in quotes.
 CONSTANT, GROUP, OCCURS = "a constant", "a group of", "occurs"
 RuleGroup = tuple[
     int, tuple[str, ...]
-]  # place of the rule in the program, values of the variables in its parameter names
+]  # (position of the rule in the program, values of the variables in its parameter names)
 
 
 def possible_groups(
     program: Program, happened: Collection[str] | None = None, limits: ReplayLimits | None = None
 ) -> list[RuleGroup]:
-    """`happened` are names of events that data have; None: there are no data, and exogenous events may be about any constant."""
+    """Return all groups, sorted. `happened` are the names of events in the data; None: exogenous events may have any constants."""
     named = [
         (place, one)
         for place, one in enumerate(program.rules)
@@ -64,19 +64,19 @@ def possible_groups(
 
 
 class _Relaxed:
-    """Rules as deductions from what may hold at some time."""
+    """Rewrites rules as deductions that hold if they could hold at any time."""
 
     def __init__(self, program: Program, happened: Collection[str] | None) -> None:
         self.program, self.happened = program, happened
 
     def group_rule(self, place: int, rule: Rule) -> Rule:
-        """A head that holds for every group of the rule."""
+        """Return a rule that deduces a fact for each group of the given rule."""
         span = rule.head.span
         values = tuple(Variable(name, span) for name in rule.parameter_variables)
         return self._deduced(rule, Atom(f"{GROUP} {place}", values, span, span))
 
     def rules_behind(self, rules: Iterable[NumberedRule]) -> list[NumberedRule]:
-        """Everything that can make the conditions of some rules true."""
+        """Return all rules on which the conditions of these rules depend."""
         made = [
             replace(one, rule=self._deduced(one.rule, one.rule.head))
             for one in self.program.rules
@@ -89,7 +89,7 @@ class _Relaxed:
         return [one for one in made if one.rule.head.functor in needed]
 
     def tables(self, rules: Iterable[NumberedRule]) -> Iterator[FactTable]:
-        """Facts that stand for what may happen, and for all constants, where the rules ask for them."""
+        """Yield tables for the events that may happen, and for all constants, if the rules use them."""
         asked = {edge.body for edge in edges_of(rules)}
         span = Span(self.program.sources[0], 0, 0)
         if CONSTANT in asked:
@@ -119,7 +119,7 @@ class _Relaxed:
         return replace(rule, kind="deduce", head=head, body=body, beta=None, matrix=None)
 
     def _event(self, event: Atom, head: Atom, others: tuple[Literal, ...]) -> tuple[Atom, ...]:
-        """The conditions under which an event can happen."""
+        """Return the conditions under which an event can happen."""
         if event.functor == BOS:
             return ()
         if self.program.functors[event.functor].kind == "event":

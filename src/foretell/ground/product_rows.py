@@ -1,6 +1,6 @@
-"""A timeline with events of its products listed as other facts are: those that are asked about, or all.
+"""Adds events of products to a timeline as listed facts: given events, or all possible ones.
 
-This is the slow and obvious way, one event after the other; the engine never does it by itself.
+It works one event at a time, so it is slow. The engine never does it by itself.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from foretell.ground.database import FactKey
 from foretell.ground.products import EventProduct, PartPattern
 from foretell.ground.timeline import Timeline
 
-LISTED = 200_000  # events of products that are listed at most
+LISTED = 200_000  # the largest number of events of products that are listed
 
-Interval = tuple[int, int]  # of states, without the last
+Interval = tuple[int, int]  # [from, to) in states
 
 
 class ListingError(ForetellError):
-    """Products have more events than can be listed."""
+    """Raised when products have more events than can be listed."""
 
 
 def listed(timeline: Timeline, events: Sequence[FactKey] | None = None, most: int = LISTED) -> Timeline:
-    """A timeline with rows for these events (None: all that are ever possible): facts, and proofs."""
+    """Return a timeline that also lists these events of products (None: all that are ever possible), with their proofs."""
     if not timeline.grounding.products:
         return timeline
     parts = _PartRows(timeline)
@@ -42,7 +42,7 @@ def listed(timeline: Timeline, events: Sequence[FactKey] | None = None, most: in
 
 
 def product_names(timeline: Timeline, most: int = LISTED) -> dict[str, None]:
-    """Names of all events that products make possible in some state, and perhaps of others."""
+    """Return the names of all events that products make possible in some state. The result may include other events."""
     found: dict[str, None] = {}
     if timeline.grounding.products:
         parts = _PartRows(timeline)
@@ -89,7 +89,7 @@ class _PartRows:
         return self.by_functor.get(part.functor, {})
 
     def combinations(self, one: EventProduct, events: Sequence[FactKey] | None) -> Iterator[tuple[FactKey, list[int]]]:
-        """Events that fit the head, with a fact of each part."""
+        """Yield the events that match the head, each with one fact per part."""
         if events is None:
             for chosen in product(*(self.facts_of(part).items() for part in one.parts)):
                 event = self._event(one, [key for key, _ in chosen])
@@ -116,7 +116,7 @@ class _PartRows:
     def proofs(
         self, one: EventProduct, facts: Sequence[int], event: FactKey
     ) -> Iterator[tuple[list[_PartProof], list[Interval]]]:
-        """One proof of each part, and when they hold together and nothing blocks the event."""
+        """Yield one proof per part, with the intervals in which they all hold and nothing blocks the event."""
         blocking = [self.facts_of(part).get(part.key(event)) for part in one.blockers]
         taken = [during for fact in blocking if fact is not None for during in self.during[fact]]
         for chosen in product(*(self.proofs_of.get(fact, ()) for fact in facts)):
@@ -146,11 +146,11 @@ def _joined(intervals: Iterable[Interval]) -> list[Interval]:
 
 @dataclass
 class _Listing:
-    """Rows that are added to a timeline. The numbering of what was known stays."""
+    """The rows that are added to a timeline. Existing numbers stay the same."""
 
     old: Timeline
     keys: list[FactKey] = field(default_factory=list)
-    instances: list[tuple[int, int, int, tuple[int, ...]]] = field(default_factory=list)  # rule, group, head, body
+    instances: list[tuple[int, int, int, tuple[int, ...]]] = field(default_factory=list)  # (rule, group, head, body)
     proofs: list[tuple[int, int, int]] = field(default_factory=list)
     permanent: list[int] = field(default_factory=list)
     during: dict[int, list[Interval]] = field(default_factory=dict)

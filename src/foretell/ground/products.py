@@ -1,7 +1,7 @@
-"""Products of what holds of a rule's independent parts, as patterns over integers: whether an event is in one, without listing any.
+"""Products of the independent parts of a rule, as patterns over integers. They decide whether an event is possible without listing events.
 
-The engine keeps what holds of each part as facts of a functor of its own (`lang/products.py`); an event is possible by the rule while
-the facts of all parts that it is put together from are true, and no filter takes it out.
+The engine stores what holds of each part as facts of an internal functor (`lang/products.py`). An event is possible by the rule while the
+facts of all its parts are true and no filter excludes it.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from foretell.lang.products import ProductRule, RulePart, product_rules
 from foretell.lang.program import Program
 from foretell.lang.syntax import ORDERS, Atom, Compare, Constant, Variable
 
-KEPT_AS_ROWS = 4096  # possible events of one functor up to which rows are quicker than products
+KEPT_AS_ROWS = 4096  # up to this many possible events of one functor, listing them is faster than products
 
 
 @dataclass(frozen=True, slots=True)
 class PartPattern:
-    """Facts of one part, or of what must not hold."""
+    """The facts of one part, or of a blocker: a part that must not hold."""
 
-    rule: int  # that deduces them, behind the rules and tables of the program
+    rule: int  # the rule that deduces them; numbered after the program's rules and tables
     functor: int
-    places: tuple[int, ...]  # of their arguments, in the key of the event: 1 is its first argument
-    atoms: tuple[int, ...]  # places of their conditions among the positive ones of the whole rule
+    places: tuple[int, ...]  # places of their arguments in the event's key; 1 is the first argument
+    atoms: tuple[int, ...]  # places of their conditions among the positive conditions of the whole rule
 
     def key(self, event: FactKey) -> FactKey:
         return (self.functor, *[event[place] for place in self.places])
@@ -33,12 +33,12 @@ class PartPattern:
 
 @dataclass(frozen=True, slots=True)
 class ComparedPlaces:
-    """`X != Y`, `X < Y`, … of two arguments of the event."""
+    """`X != Y`, `X < Y`, …: compares two arguments of the event."""
 
     left: int
     right: int
     compare: Callable[[int, int], bool] | None  # None: `!=`
-    numbers: list[int | None]  # what constants stand for: the symbols' own list
+    numbers: list[int | None]  # the integer of each constant: a reference to the list in `Symbols`
 
     def holds(self, event: Sequence[int]) -> bool:
         if self.compare is None:
@@ -51,14 +51,14 @@ class ComparedPlaces:
 class EventProduct:
     """The events that one rule makes possible."""
 
-    rule: int  # place in the program's rules
-    functor: int  # of the events
+    rule: int  # the position in the program's rules
+    functor: int  # the functor of the events
     arity: int
     parts: tuple[PartPattern, ...]
     blockers: tuple[PartPattern, ...]
     compares: tuple[ComparedPlaces, ...]
     fixed: tuple[tuple[int, int], ...]  # (place in the key, constant)
-    repeats: tuple[tuple[int, int], ...]  # places in the key that are equal
+    repeats: tuple[tuple[int, int], ...]  # pairs of places in the key that must be equal
     carrier: int  # the part whose proofs have the groups of the rule
 
     @property
@@ -66,7 +66,7 @@ class EventProduct:
         return bool(self.blockers or self.compares)
 
     def fits(self, event: FactKey) -> bool:
-        """Whether the event has the form of the head, and passes what depends on its arguments alone."""
+        """Whether the event matches the head and satisfies the comparisons of its arguments."""
         return (
             all(event[place] == constant for place, constant in self.fixed)
             and all(event[a] == event[b] for a, b in self.repeats)
@@ -84,12 +84,12 @@ class EventProduct:
 
 @dataclass(frozen=True)
 class CompiledProducts:
-    """Products of a program, and the rules that deduce what holds of their parts."""
+    """The products of a program, and the rules that deduce the facts of their parts."""
 
     products: tuple[EventProduct, ...]
     rules: tuple[CompiledRule, ...]
-    heads: tuple[str, ...]  # functors of their heads
-    group_rule: dict[int, int]  # of such a rule, the rule whose groups its instantiations have
+    heads: tuple[str, ...]  # functors of the heads of these rules
+    group_rule: dict[int, int]  # rule of a part → the rule whose groups its instances have
 
     @property
     def by_rule(self) -> frozenset[int]:
@@ -124,7 +124,7 @@ def compile_products(program: Program, symbols: Symbols, some: Iterable[ProductR
         parts = [pattern(part, places) for part in one.parts]
         blockers = [pattern(part, places) for part in one.blockers]
         if any(part is None for part in parts):
-            continue  # a part can never hold, and so the rule never fires
+            continue  # a part can never hold, so the rule never fires
         carrier = parts[one.carrier]
         assert carrier is not None
         group_rule[carrier.rule] = one.place
@@ -151,7 +151,7 @@ def _compared(compare: Compare, places: dict[str, int], symbols: Symbols) -> Com
 
 
 def candidates(program: Program) -> tuple[ProductRule, ...]:
-    """Rules that are worth a product, as far as the text of the program tells: few constants make few events."""
+    """Return the rules that may be worth a product, judged by the number of constants in the program."""
     if program.products == "never":
         return ()
     found, _ = product_rules(program)
@@ -176,7 +176,7 @@ def large(
     products: Sequence[EventProduct],
     size_of: Callable[[PartPattern], int],
 ) -> tuple[ProductRule, ...]:
-    """Those whose events are many once the program is loaded; `size_of` says how many facts a part has, or may come to have."""
+    """Return the rules with many events after loading. `size_of` gives the number of facts that a part has or may get."""
     if program.products == "always":
         return tuple(some)
     most: dict[int, int] = {}

@@ -1,4 +1,4 @@
-"""Promises of a program, `:- never(…).`, checked on a log: which are broken, first where, and by which facts."""
+"""Promises of a program, `:- never(…).`, checked on a log: which are broken, where they are first broken, and by which facts."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from foretell.lang.syntax import Promise, pretty_statement
 
 @dataclass(frozen=True)
 class BrokenPromise:
-    """A promise, and the first state of the first sequence in which its body is true."""
+    """A broken promise, with the first state of the first sequence in which its body is true."""
 
-    promise: str  # as it is written
+    promise: str  # the promise as written in the program
     place: str
     sequence: str
     state: int
     time: float
     after: str | None  # the event that led to the state
-    change: str  # the same in words
-    facts: tuple[str, ...]  # that the body became
-    reasons: tuple[str, ...]  # lines: why each of these holds
-    sequences: int  # in how many it is broken
+    change: str  # the change that led to the state, in words
+    facts: tuple[str, ...]  # the facts that make the body true
+    reasons: tuple[str, ...]  # lines that explain why each of these facts holds
+    sequences: int  # the number of sequences in which it is broken
 
     def lines(self) -> list[str]:
         when = "before the first event" if self.state <= 1 else f"after {self.change} at {self.time:g}"
@@ -39,7 +39,7 @@ class BrokenPromise:
 
 
 def with_promises(program: Program) -> tuple[Program, list[str]]:
-    """The program with a rule more for each promise, which deduces something where it is broken; and the functors of these."""
+    """Return the program with one more rule per promise, which deduces a fact if the promise is broken; and these rules' functors."""
     rules, functors, names = list(program.rules), dict(program.functors), []
     for number, promise in enumerate(program.promises, 1):
         name = f"'never {number}'"
@@ -65,7 +65,7 @@ def with_promises(program: Program) -> tuple[Program, list[str]]:
 def broken_promises(
     promises: Sequence[Promise], names: Sequence[str], timelines: Sequence[Timeline]
 ) -> list[BrokenPromise]:
-    """From timelines of the program that `with_promises` makes."""
+    """Return the broken promises. `timelines` and `names` must be from the program that `with_promises` returns."""
     found = []
     for promise, name in zip(promises, names, strict=True):
         first: tuple[Timeline, int, int] | None = None

@@ -1,8 +1,8 @@
 """Program + sequences → timelines.
 
-Sequences are independent. They are shared out in chunks, replayed here or in other processes, and kept on disk by a hash of all that they
-depend on; the result is the same in each case. A file is written under a name of its own and then renamed, so that a reader finds a whole
-one or none, however many runs write at once and wherever one is killed. What cannot be read is replayed again.
+Sequences are independent. They are split into chunks, which are replayed in this process or in others. Results are cached on disk under a
+hash of everything that they depend on. The result is the same in each case. A file is written under a temporary name and then renamed, so
+readers find a complete file or none, even if several runs write at once or one is killed. Unreadable files are replayed again.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ from foretell.shards.shard_map import make_pool, results_of
 
 log = logging.getLogger("foretell")
 
-FORMAT = 7  # of the files, and of the numbering that they rely on: raise it whenever the engine changes either
+FORMAT = 7  # the version of the files and of the engine's numbering; raise it whenever either changes
 VARIABLE = "FORETELL_CACHE"
-CHUNK_EVENTS = 20_000  # a chunk is whole sequences with at least this many events
-START_SECONDS = 1.0  # what processes take to start
+CHUNK_EVENTS = 20_000  # the minimal number of events of a chunk, which consists of whole sequences
+START_SECONDS = 1.0  # the estimated time that worker processes take to start
 Progress = Callable[[int, int], None]
 
 
@@ -55,9 +55,9 @@ class Replay:
     """The result of `replay`: a timeline for each sequence, and the numbers of impossible and undeclared events."""
 
     timelines: list[Timeline]
-    impossible: int  # events that the program made impossible: skipped or kept as history
-    undeclared: int  # events taken to be exogenous because nothing declares them
-    broken: tuple[BrokenPromise, ...] = ()  # each with the first place where it is
+    impossible: int  # the number of impossible events, which were skipped or kept as history
+    undeclared: int  # the number of events that nothing declares, which are treated as exogenous
+    broken: tuple[BrokenPromise, ...] = ()  # broken promises, each with the place where it is first broken
 
     def __repr__(self) -> str:
         return f"Replay({len(self.timelines)} timelines, {self.impossible} impossible and {self.undeclared} undeclared events)"
@@ -76,21 +76,21 @@ def replay(
 ) -> Replay:
     """Replay events under a program: which facts hold, and which events are possible, after each event of each sequence.
 
-    Undeclared events are treated as the program was told to (`undeclared`). Tables from a log that has not been met have
-    the values of these data. Promises are checked; timelines know nothing of them.
+    Undeclared events are handled according to the program's option `undeclared`. Tables from a log that have no rows yet get their
+    rows from these data. Promises are checked; they do not appear in timelines.
 
     Args:
         program: the rules.
         data: one split.
         impossible: events that the rules forbid: "error", "skip" (left out), or "exogenous" (kept, not predicted).
-        workers: processes; 0: one per core where they save time.
-        cache: a folder that keeps timelines, found again by program and data.
+        workers: the number of processes; 0: one per core if that saves time.
+        cache: a folder where timelines are stored, by a hash of program and data.
         limits: how large the database may get.
-        progress: called with how many events are done, and how many there are.
+        progress: called with the number of finished events and the number of all events.
         on: where sequences are replayed: "this" process, "processes:4", "ray", or a cluster, "ray://HOST:PORT".
 
     Returns:
-        `timelines`, one per sequence, how many events were impossible, and promises that are broken.
+        `timelines`, one per sequence; the numbers of impossible and undeclared events; and the broken promises.
 
     Raises:
         DataError: an event is impossible, or not declared.
@@ -131,10 +131,10 @@ def replay_chunks(
     progress: Progress | None = None,
     on: WorkPlace = THIS_PROCESS,
 ) -> list[Chunk]:
-    """The chunks of a split, found on disk or replayed each by an engine of its own, so that they are the same however work is shared out.
+    """Return the chunks of a split, from the cache or replayed. Each has its own engine, so the distribution of work does not matter.
 
-    `engine` has the program loaded. `workers` are processes; 0: one per core where they save more time than they take to start. Another
-    place (`on`) than this process has workers of its own.
+    `engine` has the program loaded. `workers` is the number of processes; 0: one per core if that saves more time than starting them costs.
+    Another place (`on`) than this process has workers of its own.
     """
     parts = list(chunks_of(data))
     store = None if cache is None else Cache(Path(cache))
@@ -151,7 +151,7 @@ def replay_chunks(
             progress(sum(part.event_count for part, one in zip(parts, done, strict=True) if one is not None), total)
 
     def replay_here(place: int) -> None:
-        # The first chunk may use the engine that will adopt it, which does not know more than the program either.
+        # The first chunk may use the engine that will adopt it, because this engine only has the loaded program.
         own = engine if place == 0 and engine.is_fresh else Engine(engine.program, options.limits)
         finish(place, replay_chunk(own, parts[place], options))
 
@@ -177,7 +177,7 @@ def replay_chunks(
 
 
 def chunks_of(data: EventData) -> Iterator[EventData]:
-    """Whole sequences, in order, with about as many events each."""
+    """Yield whole sequences in order, with about `CHUNK_EVENTS` events each."""
     places: list[int] = []
     events = 0
     for place, sequence in enumerate(data):
@@ -191,12 +191,12 @@ def chunks_of(data: EventData) -> Iterator[EventData]:
 
 
 def chunk_paths(program: Program, data: EventData, options: ReplayOptions, cache: Path) -> list[Path]:
-    """The files in which the chunks of a split are cached."""
+    """Return the files in which the chunks of a split are cached."""
     return [Cache(cache).path(chunk_hash(program, part, options.impossible)) for part in chunks_of(data)]
 
 
 def groups_of(data: EventData, places: Sequence[int], most: int) -> Iterator[list[int]]:
-    """Some sequences in groups of whole chunks: those of one group after the other are the chunks of all of them."""
+    """Yield groups of sequences. Each consists of whole chunks, so the chunks of the groups are the chunks of all sequences."""
     group: list[int] = []
     events = held = 0
     for place, length in zip(places, data.lengths[np.asarray(places, dtype=np.int64)].tolist(), strict=True):
@@ -217,7 +217,7 @@ def groups_of(data: EventData, places: Sequence[int], most: int) -> Iterator[lis
 def in_shards(
     program: Program, parts: list[tuple[int, EventData]], options: ReplayOptions, place: WorkPlace
 ) -> Iterator[tuple[int, Chunk]]:
-    """(place, chunk) as they are done by the workers of a place; one that dies takes only its own chunk with it."""
+    """Yield (position, chunk) in the order in which the workers of a place finish. A worker that dies only loses its own chunk."""
     if not parts:
         return
     shared, pool = SharedInput((program, options)), make_pool(place)
@@ -231,7 +231,7 @@ def in_shards(
 
 
 def replay_shard(shared: tuple[Program, ReplayOptions], data: EventData, stop: Stop) -> Chunk:
-    """A chunk, in a worker."""
+    """Replay a chunk in a worker."""
     program, options = shared
     return replay_chunk(Engine(program, options.limits), data, options)
 
@@ -242,7 +242,7 @@ _program: Program | None = None
 def in_processes(
     program: Program, parts: list[tuple[int, EventData]], options: ReplayOptions, workers: int
 ) -> Iterator[tuple[int, Chunk]]:
-    """(place, chunk) as they are done. A mistake in one stops the others."""
+    """Yield (position, chunk) in the order in which processes finish. An error stops all processes."""
     context = multiprocessing.get_context("fork" if _may_fork() else "spawn")
     with ProcessPoolExecutor(min(workers, len(parts)), context, _load, (program,)) as pool:
         futures = {pool.submit(_replay, data, options): place for place, data in parts}
@@ -255,7 +255,7 @@ def in_processes(
 
 
 def _may_fork() -> bool:
-    """A copy of this process starts at once, where a new one imports everything; one with threads or CUDA might hang as a copy."""
+    """Whether processes can be forked. A fork starts faster than a new process, but may hang if this process has threads or CUDA."""
     torch = sys.modules.get("torch")
     on_a_device = torch is not None and torch.cuda.is_initialized()
     return sys.platform == "linux" and threading.active_count() == 1 and not on_a_device
@@ -275,7 +275,7 @@ def _replay(data: EventData, options: ReplayOptions) -> Chunk:
 
 
 def default_folder() -> Path:
-    """`FORETELL_CACHE`, else where this system keeps caches."""
+    """Return `FORETELL_CACHE`, or the system's folder for caches."""
     given = os.environ.get(VARIABLE)
     if given:
         return Path(given)
@@ -284,13 +284,13 @@ def default_folder() -> Path:
 
 
 def chunk_hash(program: Program, data: EventData, impossible: str) -> str:
-    """A hash of the program, the events in their order, and the options that change what is replayed.
+    """Return a hash of the program, the events in order, and the options that affect the replay.
 
-    Times matter where additions expire.
+    Times are included if additions expire.
     """
     options = program.undeclared, program.products, impossible
     digest = hashlib.sha256("\n".join([str(FORMAT), program.digest, *options, ""]).encode())
-    # Numbers are stored, and they follow the order in which things are declared, though the meaning does not.
+    # Stored numbers follow the order of declarations, although their meaning does not depend on it.
     order = [*program.functors, "", *(name for one in program.components for name in one.functors), ""]
     order += [str((table.functor, table.rows)) for table in program.tables]
     digest.update("\n".join(order).encode("utf-8", "surrogatepass"))
@@ -305,7 +305,7 @@ def chunk_hash(program: Program, data: EventData, impossible: str) -> str:
             digest.update(np.append(sequence.times, sequence.t_end).astype(np.float64).tobytes())
         for name in brought_facts(program, sequence, data.vocabulary.names):
             digest.update(f"given {name}\n".encode("utf-8", "surrogatepass"))
-        if sequence.unscored is not None and sequence.unscored.any():  # such events may be impossible
+        if sequence.unscored is not None and sequence.unscored.any():  # unscored events may be impossible
             digest.update(b"unscored" + sequence.unscored.tobytes())
         used.update(dict.fromkeys(np.unique(types).tolist()))
     for kind in sorted(used):
@@ -332,7 +332,7 @@ class Cache:
             return None
 
     def put(self, key: str, chunk: Chunk) -> None:
-        """Write to the cache; a failure is ignored, since it only costs time."""
+        """Write to the cache. Failures are ignored, because they only cost time."""
         path = self.path(key)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)

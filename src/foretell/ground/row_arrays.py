@@ -1,4 +1,4 @@
-"""Rows of integers as plain arrays: rows of several lengths concatenated, or each with its event."""
+"""Rows of integers as plain arrays: concatenated rows of different lengths, or rows with an event each."""
 
 from __future__ import annotations
 

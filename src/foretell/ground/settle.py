@@ -1,8 +1,8 @@
-"""One component of the rules brought up to date, everything below it being final.
+"""Updates one component of the rules; everything that it depends on is final.
 
 In a plain component a fact is true while it has a proof or was added, so counting is enough. In a recursive component facts may
-prove one another, so each stores one founding proof. When that is lost, all facts that depend on it search for another proof that
-is not circular; facts without one become false (an unfounded set).
+prove one another, so each fact stores one founding proof. If this proof is lost, all facts that depend on it search for another
+proof that is not circular. Facts without one become false (an unfounded set).
 """
 
 from __future__ import annotations
@@ -12,23 +12,23 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from foretell.ground.engine import EndedRows, Engine, Work
 
-ADDED = -1  # in place of a founding proof: the fact was added by an event
+ADDED = -1  # replaces a founding proof: the fact was added by an event
 
 
 class ProofGraph:
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
-        self.founded: dict[int, int] = {}  # the proof (or ADDED) that a fact of a recursive component rests on
-        self.rank: dict[int, int] = {}  # of such facts: above those of the same component that its founding proof uses
+        self.founded: dict[int, int] = {}  # the founding proof (or ADDED) of each fact of a recursive component
+        self.rank: dict[int, int] = {}  # of these facts: above the ranks that its founding proof uses
         self.supports: dict[int, dict[int, None]] = {}  # active proofs by head, in recursive components
-        self.touched_facts: dict[int, bool] = {}  # → whether it was true before the component was settled
+        self.touched_facts: dict[int, bool] = {}  # whether each touched fact was true before the component was settled
         self.touched_proofs: dict[int, bool] = {}
-        self.queue: list[int] = []  # facts that became true and may set off rules of their own component
+        self.queue: list[int] = []  # facts that became true and may trigger rules of their own component
 
     # Plain components: nothing changes twice
 
     def settle_plain(self, number: int, work: Work, now: int, rows: EndedRows | None) -> list[int]:
-        """The facts whose truth changed."""
+        """Settle a plain component and return the facts whose truth changed."""
         engine = self.engine
         instances, true, support, uses = engine.instances, engine.true, engine.support, engine.uses
         active, heads, watched, absent = instances.active, instances.head, instances.watched, instances.absent
@@ -78,7 +78,7 @@ class ProofGraph:
                 if not support[head]:
                     doubtful.append(head)
                 if len(watched[instance]) > 1 or absent[instance] or counted[instance]:
-                    self._unregister(instance)  # else it was registered with the fact that is gone, and nowhere else
+                    self._unregister(instance)  # otherwise it was only registered with the fact that is gone
         for fact in doubtful:
             if true[fact] and not support[fact] and not engine.added[fact]:
                 true[fact] = 0
@@ -98,7 +98,7 @@ class ProofGraph:
             one.among.bucket(one.key).counters.pop(instance, None)
 
     def _publish(self, changed: list[int], now: int, rows: EndedRows | None) -> None:
-        """Enter changes of a plain component in the relations, where anyone reads them, and in the records."""
+        """Write changes of a plain component to the relations, if anything reads them, and to the records."""
         engine = self.engine
         true, keys, reading, relations = engine.true, engine.keys, engine.wiring.reading, engine.relations
         for fact in changed:
@@ -117,7 +117,7 @@ class ProofGraph:
     # Recursive components, and loading
 
     def settle_recursive(self, number: int, work: Work, now: int, rows: EndedRows | None) -> list[int]:
-        """The facts whose truth changed in the end."""
+        """Settle a recursive component and return the facts whose truth changed in the end."""
         engine = self.engine
         self.touched_facts, self.touched_proofs, self.queue = {}, {}, []
         for fact in work.added:
@@ -191,7 +191,7 @@ class ProofGraph:
             self.engine.relations[key[0]].delete(fact, key)
 
     def grow(self) -> None:
-        """Carry what became true through the rules of its own component."""
+        """Apply the rules of the component to facts that became true, until nothing changes."""
         queue = self.queue
         while queue:
             fact = queue.pop()
@@ -201,7 +201,7 @@ class ProofGraph:
                     self.activate(instance)
 
     def _refound(self, number: int, doubtful: list[int]) -> None:
-        """Facts whose founding proof is gone: found them anew, or make them false."""
+        """Find new founding proofs for facts that lost theirs, or make these facts false."""
         engine, instances, founded = self.engine, self.engine.instances, self.founded
         lost: dict[int, None] = {}
         stack = []
@@ -242,14 +242,14 @@ class ProofGraph:
                     self._deactivate(instance)
 
     def _rank(self, instance: int) -> int:
-        """Above all facts of the same component in its body."""
+        """Return one more than the highest rank of the same component's facts in the body."""
         component, keys = self.engine.wiring.component, self.engine.keys
         own = component[keys[self.engine.instances.head[instance]][0]]
         body = self.engine.instances.body[instance]
         return 1 + max((self.rank.get(fact, 0) for fact in body if component[keys[fact][0]] == own), default=0)
 
     def _lower_basis(self, fact: int) -> int | None:
-        """Another proof from facts of lower rank: these cannot rest on this one, so nothing else need be looked at."""
+        """Return another proof from facts of lower rank, or None. Facts of lower rank cannot depend on this one."""
         if self.engine.added[fact]:
             self.rank[fact] = 0
             return ADDED
@@ -270,7 +270,7 @@ class ProofGraph:
         return None
 
     def _record(self, now: int, rows: EndedRows | None) -> None:
-        """The net changes; a fact that was removed and restored has not changed."""
+        """Record the net changes. A fact that was removed and restored has not changed."""
         engine = self.engine
         active, true = engine.instances.active, engine.true
         for instance, was in self.touched_proofs.items():

@@ -1,8 +1,8 @@
-"""Chunks on disk → the rows of single sequences, mapped in: timelines of data that are larger than memory.
+"""Chunks on disk → the rows of single sequences, by memory mapping, for data that are larger than memory.
 
-A file of the cache is an archive whose members are stored as they are, so that an array in it is a run of bytes that can be mapped. Each
-was written or read completely, with its checksums, before it is used here; files that are missing or changed are skipped with a
-message.
+A cache file is an uncompressed archive, so an array in it is a range of bytes that can be mapped. Each file was written or read
+completely, with its checksums, before it is used here. Files that are missing or changed are skipped
+with a message.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from foretell.ground.numbering import ChunkNumbers, renumbered
 
 log = logging.getLogger("foretell")
 
-MOST_OPEN = 64  # mapped files; an address each, and what says where their sequences begin
-LOCAL_HEADER = 30  # bytes before the name of an archive's member
+MOST_OPEN = 64  # the number of mapped files; each costs address space and the offsets of its sequences
+LOCAL_HEADER = 30  # the number of bytes before the name of an archive's member
 DAMAGED = (OSError, ValueError, KeyError, IndexError, TypeError, zipfile.BadZipFile)
 
 
 class MappedChunk:
-    """A file of the cache whose arrays are mapped."""
+    """A cache file whose arrays are memory-mapped."""
 
     def __init__(self, path: Path, numbers: ChunkNumbers) -> None:
         self.facts, self.instances = numbers.tables()
@@ -38,7 +38,7 @@ class MappedChunk:
         self.starts = {name: np.cumsum([0, *self.arrays[f"{name}.sizes"].tolist()]) for name in ARRAYS}
 
     def rows(self, place: int) -> SequenceRows:
-        """One of its sequences, in the engine's numbering."""
+        """Return the rows of the sequence at this position, in the engine's numbering."""
         found = (
             np.array(self.arrays[name][self.starts[name][place] : self.starts[name][place + 1]]) for name in ARRAYS
         )
@@ -52,25 +52,25 @@ class _StoredChunk:
 
 
 class StoredChunks:
-    """Which sequence lies in which file; a copy, or one in another process, begins empty."""
+    """Finds the file that contains a sequence. Copies of this object, also in other processes, start empty."""
 
     def __init__(self) -> None:
         self.chunks: list[_StoredChunk] = []
-        self.places: dict[bytes, tuple[int, int]] = {}  # by key: the chunk, and the sequence's place in it
+        self.places: dict[bytes, tuple[int, int]] = {}  # by key: (chunk, position of the sequence in it)
         self.opened: OrderedDict[int, MappedChunk] = OrderedDict()
 
     def __contains__(self, key: bytes) -> bool:
         return key in self.places
 
     def add(self, path: Path, numbers: ChunkNumbers, keys: Iterable[bytes]) -> None:
-        """A chunk with the keys of its sequences, in order; nothing where it could not be kept."""
+        """Add a chunk's file with the keys of its sequences, in order. Does nothing if the file does not exist."""
         if not path.is_file():
             return
         self.places.update((key, (len(self.chunks), place)) for place, key in enumerate(keys))
         self.chunks.append(_StoredChunk(path, numbers))
 
     def get(self, key: bytes) -> SequenceRows | None:
-        """The rows of a sequence; None: it is in no file, or no longer."""
+        """Return the rows of a sequence, or None if no file has them."""
         if key not in self.places:
             return None
         number, place = self.places[key]
@@ -98,7 +98,7 @@ class StoredChunks:
 
 
 def mapped_arrays(path: Path) -> dict[str, np.ndarray]:
-    """The arrays of a file that `np.savez` wrote, as parts of one map."""
+    """Return the arrays of a file written by `np.savez`, as views of one memory map."""
     with open(path, "rb") as file:
         whole = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         with zipfile.ZipFile(file) as archive:

@@ -1,8 +1,8 @@
-"""What the rules make true, when, and why: tables of intervals over integers, not snapshots.
+"""Timelines: which facts the rules make true, when, and why, as tables of intervals over integers.
 
-States count the changes applied so far: state 0 is before `bos`, state 1 after it, state i + 1 after the i-th change, which is the i-th
-event where nothing expires, and else an event or an expiry. `[from, to)` are states; an addition's `event` is 0 for `bos` and i for the
-i-th change, and `erased` the change that removed or ended it (NEVER: none did).
+States count the changes so far: state 0 is before `bos`, state 1 is after it, and state i + 1 is after the i-th change. A change is an
+event or an expiry; without expiries, the i-th change is the i-th event. `[from, to)` are states. An addition's `event` is 0 for `bos` and
+i for the i-th change; `erased` is the change that removed or ended it (NEVER if none did).
 """
 
 from __future__ import annotations
@@ -26,24 +26,24 @@ NOTHING, NO_ROWS = np.zeros(0, dtype=np.int32), np.zeros((0, 3), dtype=np.int32)
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Grounding:
-    """The data that all timelines of one program share: names, instantiations, and facts that are always true."""
+    """The data that all timelines of one program share: names, rule instances, and facts that always hold."""
 
     program: Program
     functors: Sequence[str]
     constants: Sequence[str]
-    keys: Sequence[FactKey]  # of facts: functor, then constants
-    rule: Sequence[int]  # of instantiations: place in the program's rules, then in its tables
+    keys: Sequence[FactKey]  # the key of each fact: (functor, *constants)
+    rule: Sequence[int]  # of each rule instance: position among the program's rules, then tables
     group: Sequence[int]
     head: Sequence[int]
     body: Sequence[tuple[int, ...]]
-    groups: Sequence[tuple[int, ...]]  # rule, then the values of the variables in its parameter names
+    groups: Sequence[tuple[int, ...]]  # (rule, *values of the variables in its parameter names)
     always: np.ndarray  # int32: facts that hold in every state of every sequence
-    always_proofs: np.ndarray  # int32: instantiations that do
-    products: tuple[EventProduct, ...] = ()  # possible events that are not listed among facts
+    always_proofs: np.ndarray  # int32: rule instances that hold in every state of every sequence
+    products: tuple[EventProduct, ...] = ()  # possible events that are not listed as facts
     part_always: np.ndarray = field(
         default_factory=lambda: NOTHING
-    )  # int32: what of their parts holds in every state of every sequence
-    part_always_proofs: np.ndarray = field(default_factory=lambda: NOTHING)  # int32
+    )  # int32: facts of parts that hold in every state of every sequence
+    part_always_proofs: np.ndarray = field(default_factory=lambda: NOTHING)  # int32: their proofs
 
     def text(self, fact: int) -> str:
         return self.text_of(self.keys[fact])
@@ -65,7 +65,7 @@ class Grounding:
         return {key: number for number, key in enumerate(self.keys)}
 
     def find(self, functor: str, args: Sequence[str]) -> int | None:
-        """A fact by its name, if it ever came up."""
+        """Return the number of a fact, or None if it never occurred."""
         try:
             key = (self._functor_ids[functor], *(self._constant_ids[arg] for arg in args))
         except KeyError:
@@ -81,20 +81,20 @@ class Grounding:
         return {name: number for number, name in enumerate(self.constants)}
 
     def rule_name(self, rule: int) -> str:
-        """`rule7`, or the table a row comes from."""
+        """Return `rule7`, or the name of the table that a row comes from."""
         rules = self.program.rules
         return rules[rule].name if rule < len(rules) else f"table {self.program.tables[rule - len(rules)].functor}"
 
     @cached_property
     def brought(self) -> frozenset[str]:
-        """Functors of facts that come with sequences, before any rule is applied; they are internal."""
+        """The internal functors of facts that come with sequences, before any rule is applied."""
         return frozenset(self.program.brought)
 
     def is_brought(self, fact: int) -> bool:
         return bool(self.brought) and self.functors[self.keys[fact][0]] in self.brought
 
     def group_name(self, group: int) -> str:
-        """The `r` of the equations: the rule, and the values of the variables in its parameter names."""
+        """Return the `r` of the equations as text: the rule, and the values of the variables in its parameter names."""
         rule, *numbers = self.groups[group]
         values = [self.constants[number] for number in numbers]
         if rule >= len(self.program.rules):
@@ -112,19 +112,19 @@ class Timeline:
 
     grounding: Grounding
     sequence: str
-    times: np.ndarray  # float64 [n], of the events that were applied
-    events: np.ndarray  # int32 [n], facts
-    possible_events: np.ndarray  # bool [n]: declared events that were possible; the others are history only
-    holds: np.ndarray  # int32 [·, 3]: fact, from, to; without what holds for ever
-    proofs: np.ndarray  # int32 [·, 3]: instantiation, from, to; likewise
-    additions: np.ndarray  # int32 [·, 3]: instantiation, event, erased; sorted by (r, head, event)
-    removals: np.ndarray  # int32 [·, 2]: instantiation, event; in order of time
-    is_expiry: np.ndarray  # bool [n]: True where additions end, at `times`, and nothing happens
-    lifetimes: Mapping[int, float] = field(default_factory=dict)  # of additions that end by themselves, by rule
+    times: np.ndarray  # float64 [n]: the times of the changes
+    events: np.ndarray  # int32 [n]: the fact of each change
+    possible_events: np.ndarray  # bool [n]: True for declared events that were possible; the others are only history
+    holds: np.ndarray  # int32 [·, 3]: fact, from, to; without facts that always hold
+    proofs: np.ndarray  # int32 [·, 3]: rule instance, from, to; without those that always hold
+    additions: np.ndarray  # int32 [·, 3]: rule instance, event, erased; sorted by (r, head, event)
+    removals: np.ndarray  # int32 [·, 2]: rule instance, event; in order of time
+    is_expiry: np.ndarray  # bool [n]: True for expiries, at which additions end and nothing happens
+    lifetimes: Mapping[int, float] = field(default_factory=dict)  # of additions that expire, by rule
     part_holds: np.ndarray = field(
         default_factory=lambda: NO_ROWS
-    )  # int32 [·, 3]: of the parts of products, as `holds`
-    part_proofs: np.ndarray = field(default_factory=lambda: NO_ROWS)  # int32 [·, 3]: likewise, as `proofs`
+    )  # int32 [·, 3]: as `holds`, but for the parts of products
+    part_proofs: np.ndarray = field(default_factory=lambda: NO_ROWS)  # int32 [·, 3]: as `proofs`, for parts of products
 
     def __repr__(self) -> str:
         return f"Timeline({self.sequence!r}, {int((~self.is_expiry).sum())} events, {self.states} states)"
@@ -135,7 +135,7 @@ class Timeline:
 
     @property
     def possible(self) -> np.ndarray:
-        """int32 [·, 3]: possible event, from, to; with what is possible for ever, and without what products make possible."""
+        """int32 [·, 3]: possible event, from, to. Includes events that are always possible, but no events of products."""
         always = self.grounding.always
         whole = np.column_stack([always, np.zeros_like(always), np.full_like(always, self.states)])
         rows = np.concatenate([whole, self.holds])
@@ -143,13 +143,13 @@ class Timeline:
         return rows[chosen]
 
     def state_at(self, time: float) -> int:
-        """The state at a time: the changes before it are applied, one at the very time is not."""
+        """Return the state at a time. Changes before it are applied, but no change at this very time."""
         if not 0.0 <= time < math.inf:
             raise ForetellError(f"time {time}: expected a number from 0 on")
         return 1 + int(np.searchsorted(self.times, time, side="left"))
 
     def state_after(self, events: int) -> int:
-        """The state right after this many events."""
+        """Return the state right after this many events."""
         return 1 if not events else 2 + int(np.flatnonzero(~self.is_expiry)[events - 1])
 
     def check_state(self, state: int) -> None:
@@ -160,7 +160,7 @@ class Timeline:
         return 0.0 if state < 2 else float(self.times[state - 2])
 
     def after(self, state: int) -> str | None:
-        """The event that led to a state."""
+        """Return the event that led to a state, or None."""
         if state == 0:
             return None
         if state == 1:
@@ -168,43 +168,43 @@ class Timeline:
         return "an expiry" if self.is_expiry[state - 2] else self.grounding.text(int(self.events[state - 2]))
 
     def change_in_words(self, state: int) -> str:
-        """The change that led to a state: `event 3 (buy(u))`, or an expiry."""
+        """Return the change that led to a state as text: `event 3 (buy(u))`, or an expiry."""
         if state < 2 or self.is_expiry[state - 2]:
             return str(self.after(state))
         return f"event {self.event_number(state - 1)} ({self.after(state)})"
 
     def end_of(self, instance: int, event: int) -> float | None:
-        """The time at which an addition expires; None: it does not expire."""
+        """Return the time at which an addition expires; None: it does not expire."""
         lives = self.lifetimes.get(self.grounding.rule[instance])
         return None if lives is None else self.time_of(event + 1) + lives
 
     def last_event(self, state: int) -> float:
-        """When the last event before a state was; 0 for `bos`."""
+        """Return the time of the last event before a state; 0 for `bos`."""
         events = np.flatnonzero(~self.is_expiry[: max(state - 1, 0)])
         return float(self.times[events[-1]]) if len(events) else 0.0
 
     @property
     def last_name(self) -> str:
-        """The last event of all."""
+        """The name of the sequence's last event."""
         return self.grounding.text(int(self.events[~self.is_expiry][-1]))
 
     def event_number(self, change: int) -> int:
-        """Which event of the sequence a change is, from 1 on; 0 for `bos`."""
+        """Return the number of the event that a change is, counted from 1; 0 for `bos`."""
         return change - int(self.is_expiry[:change].sum())
 
     def facts_at(self, state: int) -> list[int]:
-        """Everything true, possible events included."""
+        """Return all true facts in a state, with the possible events."""
         self.check_state(state)
         return [*self.grounding.always.tolist(), *_during(self.shown_holds, state)]
 
     @cached_property
     def shown_holds(self) -> np.ndarray:
-        """`holds` without the facts that came with the sequence, as they are before any rule is applied."""
+        """`holds` without the internal facts that came with the sequence."""
         return self.holds[~np.isin(self.holds[:, 0], self.given)] if self.given else self.holds
 
     @cached_property
     def given(self) -> tuple[int, ...]:
-        """The facts that came with the sequence, before any rule is applied."""
+        """The internal facts that came with the sequence, before any rule is applied."""
         if not self.grounding.brought:
             return ()
         return tuple(fact for fact in self.holds[:, 0].tolist() if self.grounding.is_brought(fact))
@@ -213,12 +213,12 @@ class Timeline:
         return [*self.grounding.always_proofs.tolist(), *_during(self.proofs, state)]
 
     def additions_at(self, state: int) -> np.ndarray:
-        """The additions that are in force in a state, as rows of `additions`."""
+        """Return the additions that are in force in a state, as rows of `additions`."""
         rows = self.additions
         return rows[(rows[:, 1] < state) & (rows[:, 2] >= state)]
 
     def walk(self) -> Iterator[tuple[int, list[int]]]:
-        """(state, facts) for every state in turn, each change made once."""
+        """Yield (state, facts) for all states in order, applying each change once."""
         begins: dict[int, list[int]] = {}
         ends: dict[int, list[int]] = {}
         for fact, start, stop in self.shown_holds.tolist():
@@ -234,14 +234,14 @@ class Timeline:
 
 
 def _during(rows: np.ndarray, state: int) -> list[int]:
-    """Select the rows whose interval contains the state."""
+    """Return the first values of the rows whose interval contains the state."""
     return rows[(rows[:, 1] <= state) & (state < rows[:, 2]), 0].tolist()
 
 
 def with_erasures(grounding: Grounding, additions: np.ndarray, removals: np.ndarray, expired: np.ndarray) -> np.ndarray:
-    """(instantiation, event) → (instantiation, event, erased), sorted by (r, head, event).
+    """Convert rows (rule instance, event) to (rule instance, event, erased), sorted by (r, head, event).
 
-    An addition ends at the next removal of its head, or earlier at its expiry; `expired` says which of them expire, and when.
+    An addition ends at the next removal of its head, or earlier if it expires. `expired` has the expiring additions with their expiries.
     """
     head_of = np.asarray(grounding.head, dtype=np.int64)
     groups = np.asarray(grounding.group, dtype=np.int64)[additions[:, 0]]

@@ -1,4 +1,4 @@
-"""Why a fact is not true: every rule that could make it so, with the first condition that fails."""
+"""Why a fact is not true: for every rule that could make it true, the first condition that fails."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ from foretell.lang.syntax import (
 
 Binding = dict[str, str]  # variable → constant
 SHOWN_EVENTS = 3
-SHOWN_RULE = 200  # characters
-MOST_STEPS = 20_000  # of a search for the condition that fails
+SHOWN_RULE = 200  # the length in characters at which a shown rule is cut
+MOST_STEPS = 20_000  # the limit of steps in the search for the failing condition
 
 
 @dataclass(frozen=True)
 class Failure:
     rule: str
     place: str
-    text: str  # the rule as it is written
+    text: str  # the rule as written in the program
     kind: str
     reasons: tuple[str, ...]
 
@@ -73,7 +73,7 @@ def failures(timeline: Timeline, functor: str, args: tuple[str, ...], state: int
 
 
 def _not_in_log(timeline: Timeline, functor: str) -> list[Failure]:
-    """A value that occurs in no event, neither in training nor in this sequence."""
+    """Report arguments that occur in no event, neither in training nor in this sequence."""
     told = f"it is no row, and in no event of sequence {timeline.sequence}"
     tables = [one for one in timeline.grounding.program.tables if one.functor == functor and one.log is not None]
     return [
@@ -83,7 +83,7 @@ def _not_in_log(timeline: Timeline, functor: str) -> list[Failure]:
 
 
 class _Past:
-    """Facts by functor in any state of a timeline, as names."""
+    """The facts of any state of a timeline as names, by functor."""
 
     def __init__(self, timeline: Timeline) -> None:
         self.timeline = timeline
@@ -97,7 +97,7 @@ class _Past:
             for fact in self.timeline.facts_at(state):
                 key = grounding.keys[fact]
                 found.setdefault(grounding.functors[key[0]], []).append(self.args(fact))
-            self._states = {state: found}  # one state at a time: a database can be large
+            self._states = {state: found}  # only one state is kept, because a database can be large
         return found.get(functor, [])
 
     def args(self, fact: int) -> tuple[str, ...]:
@@ -111,7 +111,7 @@ def _text(rule: Rule) -> str:
 
 
 def _failing(past: _Past, body: tuple[Literal, ...], binding: Binding, state: int) -> str:
-    """The condition at which the search came furthest, in program order; what cannot be decided yet waits for its variables."""
+    """Return the condition at which the search, in program order, came furthest. Comparisons wait until their variables are bound."""
     steps = MOST_STEPS
     best = (-1, "")
     stack: list[tuple[Binding, tuple[Literal, ...], int]] = [(binding, body, 0)]
@@ -146,7 +146,7 @@ def _decidable(literal: Literal, binding: Binding) -> bool:
 
 
 def _try(past: _Past, literal: Literal, binding: Binding, state: int) -> tuple[list[Binding], str]:
-    """All possible next steps, or the reason why there is none."""
+    """Return all bindings that satisfy a condition, or the reason why there are none."""
     if isinstance(literal, Compare):
         left, right = (_value(side, binding) or "" for side in (literal.left, literal.right))
         if literal.holds(left, right):
@@ -219,7 +219,7 @@ def _not_added(
 
 
 def _erased(timeline: Timeline, rule: int, functor: str, args: tuple[str, ...], state: int) -> tuple[int, str] | None:
-    """If this rule added the fact once: what removed or ended its last addition, and in words when."""
+    """Return the change that ended this rule's last addition of the fact, as number and text; None if there is no such addition."""
     grounding = timeline.grounding
     fact = grounding.find(functor, args)
     ended = [
@@ -259,7 +259,7 @@ def _match(pattern: tuple[Term, ...], values: tuple[str, ...], binding: Binding)
 
 
 def _with_equalities(body: tuple[Literal, ...], binding: Binding) -> Binding | None:
-    """Values that `=` passes on, until nothing changes; None if two different ones meet."""
+    """Return the binding extended by `=` conditions until nothing changes; None if two different values meet."""
     equalities = [one for one in body if isinstance(one, Compare) and one.equal]
     if not equalities:
         return binding
