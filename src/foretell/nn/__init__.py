@@ -1,1 +1,1 @@
-"""Tensors in, tensors out: the pieces every model is built from. Nothing here knows a program or a file."""
+"""Modules and functions on tensors that the models share. They do not depend on programs or files."""

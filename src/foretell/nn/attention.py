@@ -1,12 +1,12 @@
-"""Attention with the extra `1 +` (paper, equations 1-2) over the visible prefix of one key table.
+"""Attention with the extra `1 +` (paper, equations 1-2) over the visible prefix of a table of keys.
 
-Queries of a sequence come with the number of events they see, so what a query attends to is a prefix of the table:
-`logit = Σ_i x_i·k_i + bias`, `out = Σ α v / (1 + Σ α)`. The 1 is a null key with logit 0 and value 0 in front of the table
-(the paper's dummy object), which makes the whole thing one softmax, safe for logits of any size.
+A query of a sequence comes with the number of events that it sees, so its visible keys are a prefix of the table:
+`logit = Σ_i x_i·k_i + bias`, `out = Σ α v / (1 + Σ α)`. The 1 is a null key with logit 0 and value 0 at the start of the table
+(the paper's dummy object). With it, attention is one softmax, which is stable for logits of any size.
 
-Where the queries lie gap by gap (`per_gap` of them in each), they are cut into tiles of gaps and each tile meets only the keys
-it can see; nothing larger than queries × keys of a tile is ever made, and nothing of size queries × keys × dimension at all. On a GPU
-range attention does the same in three launches, and is used where launches are what takes the time.
+If queries lie gap by gap (`per_gap` of them in each), they are cut into tiles of gaps, and each tile uses only the keys that it can see.
+The largest intermediate tensor has queries × keys of a tile; none has queries × keys × dimension. On a GPU, range attention computes
+the same in three kernel launches; it is used where launches dominate the time.
 """
 
 from __future__ import annotations
@@ -27,23 +27,28 @@ from torch.nn import functional as F  # noqa: N812
 from foretell.nn.fused.ranges import fits_kernels
 from foretell.nn.range_attention import RangeTiles, range_attention, range_tiles
 
-# Gaps in a tile at the least, and tiles at the most: many tight ones save a CPU's flops, few wide ones a GPU's launches.
+# Smallest number of gaps per tile, and largest number of tiles. Many tight tiles save work on a CPU, few wide ones save launches on a GPU.
 GAPS_A_TILE = {"cpu": 24, "cuda": 36}
 MOST_TILES = {"cpu": 8, "cuda": 4}
-ENOUGH_PRODUCTS, MANY_ROWS = 128, 512  # products of a batch that keep a GPU busy; rows worth sharing out
-TILE_ELEMENTS = 1 << 22  # queries × keys of a tile, of one sequence, at the most
-SAVED_ELEMENTS = 1 << 26  # queries × keys of a batch up to which attention weights are kept for the way back
-KEPT_AGES = 1 << 24  # ages of a tile up to which they are kept for the other layers and the way back
-LOOSE_ROWS = 4096  # queries a tile where they do not lie gap by gap
-RANGED_FROM = 128  # keys from which on
+ENOUGH_PRODUCTS, MANY_ROWS = (
+    128,
+    512,
+)  # products in a batch that keep a GPU busy; number of rows from which they are divided
+TILE_ELEMENTS = 1 << 22  # limit of queries × keys of a tile, for one sequence
+SAVED_ELEMENTS = (
+    1 << 26
+)  # limit of queries × keys of a batch up to which attention weights are kept for the backward pass
+KEPT_AGES = 1 << 24  # limit of the ages of a tile up to which they are kept for other layers and the backward pass
+LOOSE_ROWS = 4096  # queries per tile if they do not lie gap by gap
+RANGED_FROM = 128  # number of keys from which range attention is used
 RANGED_PAIRS = (
     1 << 24
-)  # and queries × keys of a batch up to which ranges are faster on a GPU; those of one long sequence always are
+)  # queries × keys of a batch up to which ranges are faster on a GPU; for one long sequence they always are
 
 
 @dataclass(frozen=True)
 class Visible:
-    """Which prefix each query sees: `seen[b, q]` events, or `q // per_gap` where the queries lie gap by gap; and `extra` more."""
+    """The visible prefix of each query: `seen[b, q]` events, or `q // per_gap` if queries lie gap by gap; plus `extra` more."""
 
     seen: Tensor | None
     per_gap: int | None
@@ -55,16 +60,16 @@ class Visible:
 
 @dataclass(frozen=True)
 class Tile:
-    """Queries `[row, row_end)` attend to the null key and the first `keys` events.
+    """Queries `[row, row_end)`, which attend to the null key and to the first `keys` events.
 
-    All of them see what is in front of column `unsure`; from there on `mask` adds -inf to what is unseen.
+    All queries see the columns before `unsure`; from there on, `mask` adds -inf where a query does not see the key.
     """
 
     row: int
     row_end: int
     keys: int
     unsure: int
-    mask: Tensor | None  # [1, rows, keys + 1 - unsure]; None: made from `seen` when it is needed
+    mask: Tensor | None  # [1, rows, keys + 1 - unsure]; None: computed from `seen` when needed
     seen: Tensor | None = None  # [B, rows]
 
     def unseen(self, logits: Tensor) -> Tensor:
@@ -93,7 +98,7 @@ _holders: list[list[list[Tile]]] = []
 
 @contextmanager
 def held_tiles() -> Iterator[list[list[Tile]]]:
-    """Collects the tiles that are used inside: a captured graph reads their masks for as long as it is replayed."""
+    """Collect the tiles that are used inside: a captured graph reads their masks as long as it is replayed."""
     holder: list[list[Tile]] = []
     _holders.append(holder)
     try:
@@ -104,7 +109,7 @@ def held_tiles() -> Iterator[list[list[Tile]]]:
 
 @lru_cache(maxsize=32)
 def _gap_tiles(per_gap: int, extra: int, rows: int, keys: int, dtype: torch.dtype, device: torch.device) -> list[Tile]:
-    """They depend on sizes alone, and the sizes of batches recur."""
+    """Return tiles for queries gap by gap. They depend only on sizes, and the sizes of batches recur, so they are cached."""
     gaps = rows // per_gap
     assert gaps * per_gap == rows, "queries lie gap by gap"
     kind = device.type if device.type in MOST_TILES else "cuda"
@@ -117,7 +122,7 @@ def _gap_tiles(per_gap: int, extra: int, rows: int, keys: int, dtype: torch.dtyp
             continue
         width = min(keys, max(gap_end - 1 + extra, 0))
         seen = torch.arange(gap, gap_end, device=device).repeat_interleave(per_gap)
-        unsure = min(width, max(gap + extra, 0)) + 1  # what the first gap of the tile sees, the others see too
+        unsure = min(width, max(gap + extra, 0)) + 1  # all gaps of the tile see what the first one sees
         unseen = torch.arange(unsure, width + 1, device=device) > (seen[:, None] + extra).clamp(min=0)
         mask = _minus_infinity_where(unseen, dtype)[None]
         found.append(Tile(gap * per_gap, gap_end * per_gap, width, unsure, mask))
@@ -126,7 +131,7 @@ def _gap_tiles(per_gap: int, extra: int, rows: int, keys: int, dtype: torch.dtyp
 
 @lru_cache(maxsize=32)
 def _gap_ranges(per_gap: int, extra: int, batch: int, rows: int, table: int, device: torch.device) -> RangeTiles:
-    """The prefixes as ranges of all sequences' tables in one; the null row in front of each is left to the attention itself."""
+    """Return the visible prefixes as ranges in one table of all sequences, without the null rows, which range attention adds itself."""
     seen = np.clip(np.arange(rows) // per_gap + extra, 0, table - 1)
     first = np.repeat(np.arange(batch) * table + 1, rows)
     return range_tiles(first, first + np.tile(seen, batch), batch * table, device=device, segment=first)
@@ -138,14 +143,14 @@ def _minus_infinity_where(unseen: Tensor, dtype: torch.dtype) -> Tensor:
 
 @dataclass(frozen=True)
 class Ages:
-    """How old events are at queries: float64 times, subtracted before anything is rounded to the model's dtype."""
+    """Ages of events at queries. Times are float64 and are subtracted before the result is rounded to the model's dtype."""
 
     queries: Tensor  # float64 [B, Q]
-    keys: Tensor  # float64 [B, N + 1]; that of the null key is never looked at
+    keys: Tensor  # float64 [B, N + 1]; the first one, of the null key, is not used
     known: dict[int, Tensor] = field(default_factory=dict, repr=False, compare=False)  # by the first row of a tile
 
     def of(self, tile: Tile, dtype: torch.dtype) -> Tensor:
-        """[B, rows, keys + 1], the same in all layers; the null key is as new as ever."""
+        """Return the ages for a tile, [B, rows, keys + 1], which are equal in all layers; the null key has age 0."""
         if tile.row in self.known:
             return self.known[tile.row]
         found = self.queries[:, tile.row : tile.row_end, None] - self.keys[:, None, : tile.keys + 1]
@@ -157,7 +162,7 @@ class Ages:
 
 
 class _PrefixAttention(torch.autograd.Function):
-    """Keeps the attention weights of each tile (queries × keys) for the way back, or, where they are many, computes them again."""
+    """Attention that keeps the weights of each tile (queries × keys) for the backward pass or, if there are many, computes them again."""
 
     @staticmethod
     def forward(
@@ -165,7 +170,7 @@ class _PrefixAttention(torch.autograd.Function):
         laid_out: list[Tile],
         hidden: Tensor | None,  # bool [B, N + 1]
         ages: Ages | None,
-        decay: Tensor | None,  # [H]: how fast logits fall with age, where the B of all else is that of `ages` times H
+        decay: Tensor | None,  # [H]: how fast logits fall with age; other tensors then have B·H rows where `ages` has B
         values: Tensor,  # [B, N + 1, D]
         *parts: Tensor,  # x_1 [B, Q, d_1], k_1 [B, N + 1, d_1], x_2, k_2 …
     ) -> Tensor:
@@ -195,7 +200,7 @@ class _PrefixAttention(torch.autograd.Function):
         grad_queries = [torch.empty_like(x) if ctx.needs_input_grad[5 + 2 * i] else None for i, x in enumerate(queries)]
         grad_keys = [torch.empty_like(k) for k in keys]
         grad_decay = None if decay is None else torch.zeros_like(decay)
-        filled = 0  # keys that have a gradient so far; the widest tile is last, so it goes first
+        filled = 0  # number of keys with a gradient so far; the widest tile is last in the list, and first here
         for place in reversed(range(len(laid_out))):
             tile = laid_out[place]
             weight = weights[place] if ctx.kept else _weights(tile, hidden, parts, ages, decay)
@@ -224,7 +229,7 @@ class _PrefixAttention(torch.autograd.Function):
 def _weights(
     tile: Tile, hidden: Tensor | None, parts: Sequence[Tensor], ages: Ages | None, decay: Tensor | None
 ) -> Tensor:
-    """The attention of a tile's queries to the null key and the keys they see: [B, rows, keys + 1], each row sums to 1."""
+    """Return the attention weights of a tile's queries on the null key and the keys they see: [B, rows, keys + 1]; each row sums to 1."""
     rows, width = slice(tile.row, tile.row_end), tile.keys + 1
     queries, keys = parts[0::2], parts[1::2]
     logits = torch.bmm(queries[0][:, rows], keys[0][:, :width].transpose(1, 2))
@@ -241,7 +246,7 @@ def _weights(
 
 
 def _multiply_into(out: Tensor, rows: slice, left: Tensor, right: Tensor) -> None:
-    """`out[:, rows] = left @ right`; a CPU writes rows of a larger tensor one matrix at a time, and copies faster."""
+    """Compute `out[:, rows] = left @ right`; on a CPU, `bmm` into a slice works one matrix at a time, and a copy is faster."""
     if out.is_cuda:
         torch.bmm(left, right, out=out[:, rows])
     else:
@@ -249,9 +254,9 @@ def _multiply_into(out: Tensor, rows: slice, left: Tensor, right: Tensor) -> Non
 
 
 def _over_rows(left: Tensor, right: Tensor) -> Tensor:
-    """`leftᵀ @ right`, summed over the rows: [B, R, a] and [B, R, b] to [B, a, b].
+    """Return `leftᵀ @ right`, summed over the rows: [B, R, a] and [B, R, b] to [B, a, b].
 
-    On a GPU a few sequences with many rows each would keep few processors busy for long: the rows are shared out and summed after.
+    On a GPU, few sequences with many rows each would use only few processors: rows are divided, and the parts are added.
     """
     batch, rows, wide = left.shape
     shares = 1
@@ -265,7 +270,7 @@ def _over_rows(left: Tensor, right: Tensor) -> Tensor:
 
 
 def _accumulate(total: Tensor, part: Tensor, filled: int) -> None:
-    """Add `part` to the first rows of `total`, of which only the first `filled` have been written to."""
+    """Add `part` to the first rows of `total`; only its first `filled` rows are initialised."""
     width = part.shape[1]
     if filled == 0:
         total[:, :width] = part
@@ -277,9 +282,9 @@ def _accumulate(total: Tensor, part: Tensor, filled: int) -> None:
 def attention_with_null(
     queries: list[Tensor], keys: list[Tensor], values: Tensor, visible: Visible, hidden: Tensor | None = None
 ) -> Tensor:
-    """`Σ α v / (1 + Σ α)` for each query, `α = exp(Σ_i x_i·k_i)`, over tables with the null row in front (`with_null`).
+    """Return `Σ α v / (1 + Σ α)` for each query, `α = exp(Σ_i x_i·k_i)`, over tables that start with the null row (`with_null`).
 
-    queries: [B, Q, d_i] each; keys: [B, N + 1, d_i] each; values: [B, N + 1, D]; gives [B, Q, D]. Keys in `hidden` (bool) are never seen.
+    queries: [B, Q, d_i] each; keys: [B, N + 1, d_i] each; values: [B, N + 1, D]; returns [B, Q, D]. Keys in `hidden` (bool) are invisible.
     """
     batch, rows = queries[0].shape[:2]
     wide = sum(x.shape[2] for x in queries)
@@ -302,10 +307,10 @@ def head_attention(
     ages: Ages | None = None,
     decay: Tensor | None = None,
 ) -> Tensor:
-    """`attention_with_null` of several heads at once, whose logits may fall with age: `α = exp(x·k − decay·(t − s))`.
+    """`attention_with_null` of several heads at once, with logits that may fall with age: `α = exp(x·k − decay·(t − s))`.
 
-    queries: [B·H, Q, d], the heads of a sequence one after the other; keys, values: [B·H, N + 1, d]; hidden: bool [B, N + 1]; decay: [H].
-    Gives [B·H, Q, d]. An event that a head has forgotten weighs nothing beside the null key: to that head, history is empty again.
+    queries: [B·H, Q, d], the heads of a sequence side by side; keys, values: [B·H, N + 1, d]; hidden: bool [B, N + 1]; decay: [H].
+    Returns [B·H, Q, d]. Where all ages are large, the null key has nearly all the weight, as with an empty history.
     """
     rows = len(queries)
     if hidden is not None:
@@ -317,15 +322,15 @@ def head_attention(
 
 
 def attention_with_first(queries: list[Tensor], keys: list[Tensor], values: Tensor, visible: Visible) -> Tensor:
-    """A plain softmax over keys of which the first is nobody's null but an event that every query sees, beside its prefix of the others."""
+    """Return softmax attention without a null key: every query sees the first key, which is an event, and its prefix of the others."""
     laid_out = tiles(visible, queries[0].shape[1], values.shape[1] - 1, values)
     parts = [part for pair in zip(queries, keys, strict=True) for part in pair]
     return _PrefixAttention.apply(laid_out, None, None, None, values, *parts)  # pyright: ignore[reportReturnType]
 
 
 def _ranges_win(values: Tensor, rows: int, wide: int) -> bool:
-    """Whether range attention is faster because launches dominate: on a GPU, with several tiles, up to some size, and not in a
-    captured step.
+    """Whether range attention is faster here: on a GPU, with several tiles, up to some size, and not in a captured step, because it
+    saves launches.
 
     (H200, benchmarks/attention.py: an eager step of A-NHP takes 0.5 to 0.8 of the time from 400 events on, 1.0 to 1.2 up to 72; attention
     alone takes up to twice the time above that size; a captured step 1.0 to 1.25.)
@@ -336,5 +341,5 @@ def _ranges_win(values: Tensor, rows: int, wide: int) -> bool:
 
 
 def with_null(table: Tensor) -> Tensor:
-    """A row of zeros in front of a table [B, N, d]: the dummy object that stands for the 1."""
+    """Add a row of zeros in front of a table [B, N, d]: the null key that stands for the 1."""
     return F.pad(table, (0, 0, 1, 0))

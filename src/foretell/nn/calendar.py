@@ -1,8 +1,8 @@
-"""Waves of the calendar: moments in, sines and cosines of the week (and the year) in local time out.
+"""Waves of the calendar: sines and cosines of the week (and the year) in local time, for given moments.
 
-With `v` the local time of a moment, in seconds since a Monday at midnight, features are the sines and then the cosines of `2π n v/week` for
-`n` in `WEEK_TURNS` (7, 14, 21, … are turns of the day) and, where there are years of data, of `2π n v/year` for `n` in `YEAR_TURNS`.
-Phases are formed in float64 and reduced to one turn there; only what comes out has the dtype of the model.
+With `v` the local time of a moment, in seconds since a Monday at midnight, features are first the sines and then the cosines of
+`2π n v/week` for `n` in `WEEK_TURNS` (7, 14, 21, … are turns of the day) and, for data of several years, of `2π n v/year` for `n` in
+`YEAR_TURNS`. Phases are computed in float64 and reduced to one turn; only the result has the dtype of the model.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from torch import Tensor, nn
 
 from foretell.data.calendar import WEEK, YEAR, Calendar, zone_clock
 
-# A day has waves of 24, 12, 8, 6, 4.8 and 4 hours; those of 1 to 14 turns tell the days of the week apart, and the main waves of each.
+# The day has waves of 24, 12, 8, 6, 4.8 and 4 hours. The waves with 1 to 14 turns distinguish the days of the week.
 WEEK_TURNS = (*range(1, 15), 21, 28, 35, 42)
 YEAR_TURNS = (1, 2)
 SHORTEST_WAVE = WEEK / WEEK_TURNS[-1]  # in seconds
 
 
 class CalendarWaves(nn.Module):
-    """The features of a calendar, which has no parameters."""
+    """The features of a calendar, a module without parameters."""
 
     changes: Tensor  # float64 [changes]: moments at which the zone's offset changes
     offsets: Tensor  # float64 [changes + 1]
-    moved: Tensor  # float64 [changes + 1]: how far the offset has moved, to and fro, up to there
+    moved: Tensor  # float64 [changes + 1]: sum of the absolute changes of the offset so far
     turns: Tensor  # float64 [waves]: per second
 
     def __init__(self, calendar: Calendar) -> None:
@@ -62,15 +62,15 @@ class CalendarWaves(nn.Module):
         return self
 
     def moments(self, starts: Tensor, times: Tensor) -> Tensor:
-        """Times in the data's unit after `starts`, which are moments."""
+        """Return the moments of times in the data's unit; `starts` are the moments of time 0."""
         return torch.add(starts, times, alpha=self.calendar.seconds_per_unit)
 
     def place(self, moments: Tensor) -> Tensor:
-        """How many changes of the offset lie before each moment, or at it: int64 [...]."""
+        """Return the number of changes of the offset before or at each moment: int64 [...]."""
         return torch.searchsorted(self.changes, moments.contiguous(), right=True)
 
     def forward(self, moments: Tensor, dtype: torch.dtype) -> Tensor:
-        """[...] float64 -> [..., width] of `dtype`."""
+        """Return the features of moments: [...] float64 to [..., width] of `dtype`."""
         local = moments + self.offsets[self.place(moments)] if len(self.changes) else moments
         turns = (local.unsqueeze(-1) * self.turns).frac_()
         phase = torch.empty(turns.shape, dtype=dtype, device=turns.device)

@@ -1,13 +1,13 @@
-"""Cells that move when events happen and drift in between, each update after those that it reads: a recurrence in waves.
+"""Cells that are updated by events and drift in between, computed as a recurrence in waves: each update comes after its inputs.
 
-A *version* of a cell is what one event makes of it, from the version before and from embeddings just before the event: every instantiation
-of a rule proposes something, by a sum of matrix products. An embedding is a function of what is deduced and of its own cell then. What a
-cell is, and what is proposed, is in `gated_cells.py` and `state_cells.py`.
+A *version* of a cell is its state after one event, computed from the version before and from embeddings just before the event. Every
+instantiation of a rule makes a proposal, by a sum of matrix products. An embedding is a function of the deduced part and of the drifted
+cell. The equations of cells and of proposals are in `gated_cells.py` and `state_cells.py`.
 
-In: indices, in the order of the *waves*, and all that does not depend on cells: constant parts of sums, matrices, elapsed times. Out: all
-versions. A wave is embeddings that need versions of earlier waves only, and then versions that need such embeddings. Both directions work
-on tables that are filled in place. There are thousands of small steps, so a step does only what depends on the one before: on the way back
-all slopes are found first, for all steps at once, and the gradients of matrices are left for one product at the end.
+Inputs are indices in the order of the *waves*, and everything that does not depend on cells: constant parts of sums, matrices, elapsed
+times. The output is all versions. A wave has embeddings that need only versions of earlier waves, and then versions that need such
+embeddings. Both passes work on preallocated tables. There are thousands of small steps, so a step does only what depends on the step
+before: in the backward pass, slopes are computed first for all steps at once, and gradients of matrices last, in one product.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Slices = Iterator[tuple[Tensor, ...]]
 
 @dataclass(frozen=True)
 class Products:
-    """Tiles of embeddings, each with one matrix; their rows are added to targets, those that fill up a tile to one behind the last."""
+    """Products of tiles of embeddings with one matrix per tile, added to targets; rows of padding are added to an extra last target."""
 
     source: Tensor  # int64 [T·height]
     target: Tensor  # int64 [T·height]
@@ -36,72 +36,70 @@ class Products:
 
 @dataclass(frozen=True)
 class PoolRows:
-    """Rows that are pooled: several of one segment."""
+    """Rows that are pooled, several per segment."""
 
     row: Tensor  # int64 [R]
     segment: Tensor  # int64 [R]
     beta: Tensor  # int64 [segments]
-    head: Tensor  # int64 [segments]: where the pool goes
+    head: Tensor  # int64 [segments]: the target of the pool
 
 
 @dataclass(frozen=True)
 class DeductionStage:
-    """Embeddings, which need earlier ones."""
+    """Embeddings that depend only on earlier ones."""
 
     size: int
-    version: Tensor | None  # int64 [size]: of their own cells; None: none has one
+    version: Tensor | None  # int64 [size]: the versions of their own cells; None: no embedding has a cell
     products: Products | None
-    pools: PoolRows | None  # of rows of all targets; heads are counted within the stage
+    pools: PoolRows | None  # pools of rows of all targets; heads are numbered within the stage
 
 
 @dataclass(frozen=True)
 class CellUpdate:
-    """Versions, by proposals."""
+    """New versions, computed from proposals."""
 
     size: int
     proposals: int
     before: Tensor  # int64 [size]
     own: (
         Tensor | None
-    )  # int64 [size]: embeddings of their own facts then, whose deduced parts they take in; None: they take in none
-    version: (
-        Tensor | None
-    )  # int64 [proposals]: counted within the update; None: each version has one proposal, in this order
+    )  # int64 [size]: embeddings of the same facts, whose deduced parts are inputs; None: there are no such inputs
+    version: Tensor | None  # int64 [proposals]: numbered within the update; None: one proposal per version, in order
     products: Products | None
-    single: Tensor | None  # int64: proposals that are pooled with no other, counted within the update; None: all
-    pools: PoolRows | None  # of the others; rows and heads are counted within the update
+    single: Tensor | None  # int64: proposals that are not pooled with others, numbered within the update; None: all
+    pools: PoolRows | None  # pools of the other proposals; rows and heads are numbered within the update
 
 
 @dataclass(frozen=True)
 class Waves:
-    """Embeddings, proposals and versions are numbered as they come in the steps; version 0 is none, and in no step."""
+    """All steps of the recurrence. Embeddings, proposals and versions are numbered in the order of the steps; version 0 means none."""
 
     steps: tuple[DeductionStage | CellUpdate, ...]
     embeddings: int
-    targets: int  # of deduction: embeddings, and then entries of pools
+    targets: int  # targets of deductions: embeddings, followed by entries of pools
     proposals: int
     versions: int
-    made: Tensor  # int64 [proposals]: the version that each is for
-    functor: Tensor  # int64 [embeddings]: among those whose facts are added; 0 where the fact's is not
+    made: Tensor  # int64 [proposals]: the version of each proposal
+    functor: Tensor  # int64 [embeddings]: position of the functor among those whose facts are added; 0 for others
     made_functor: Tensor  # int64 [versions]
 
 
 @dataclass(frozen=True)
 class WaveTables:
-    """All that does not depend on cells. Embeddings are multiplied by blocks; `matrices` says by which, for the tiles of each step."""
+    """All inputs that do not depend on cells. Embeddings are multiplied by `blocks`; `matrices` has the block of each tile, per step."""
 
     waves: Waves
     matrices: Sequence[Tensor]
-    elapsed: Tensor  # [embeddings, 1]: since the version that each reads, in the model's unit
+    elapsed: Tensor  # [embeddings, 1]: since the version that each embedding reads, in the model's unit
     elapsed_before: Tensor  # [versions, 1]: since the version before
-    deduced: Tensor  # [targets, D]: constant parts of sums …
-    gates: Tensor  # [proposals, gates]: … and of what is proposed
+    deduced: Tensor  # [targets, D]: constant parts of the sums of deductions
+    gates: Tensor  # [proposals, gates]: constant parts of the sums of proposals
     blocks: Tensor  # [·, D, D]
     gate_blocks: Tensor  # [·, D, gates]
     beta: Tensor
 
     def cells(self, run: type[WaveRun], *parameters: Tensor) -> Tensor:
-        """All versions [V, parts, size]; `parameters` are those of the kind of cell."""
+        """Return all versions [V, parts, size]; `parameters` are those of the kind of cell."""
         learned = self.deduced, self.gates, self.blocks, self.gate_blocks, self.beta, *parameters
         return _CellsInWaves.apply(run, self, *learned)  # pyright: ignore[reportReturnType]
 
@@ -112,7 +110,7 @@ class _CellsInWaves(torch.autograd.Function):
         run = make(given, *learned[5:])
         run.ahead()
         found = run.cells
-        ctx.run, run.cells = run, found.detach()  # what comes out must not be kept by what it came from
+        ctx.run, run.cells = run, found.detach()  # the output must not be referenced by the object that made it
         return found
 
     @staticmethod
@@ -122,10 +120,10 @@ class _CellsInWaves(torch.autograd.Function):
 
 
 class WaveRun(ABC):
-    """One pass through all waves, there and back; what a cell is, a subclass says."""
+    """One pass through all waves, forwards and backwards; subclasses have the equations of a kind of cell."""
 
     cells: Tensor  # [versions, parts, size]
-    to_cells: Tensor  # its gradient
+    to_cells: Tensor  # the gradient of `cells`
 
     def __init__(self, given: WaveTables) -> None:
         waves = self.waves = given.waves
@@ -138,46 +136,46 @@ class WaveRun(ABC):
         self.new = deduced.new_zeros
         self.sums = torch.cat([deduced, self.new(1, dim)])
         self.gates = torch.cat([gates, self.new(1, gates.shape[1])])
-        self.table = self.new(waves.embeddings + 1, dim)  # the last row: what fills up
-        self.pooled: dict[int, Seen] = {}  # by step
+        self.table = self.new(waves.embeddings + 1, dim)  # the last row is padding
+        self.pooled: dict[int, Seen] = {}  # saved pools, by step
         self.stages = [step.size for step in waves.steps if isinstance(step, DeductionStage)]
         self.updates = [step.size for step in waves.steps if isinstance(step, CellUpdate)]
         self.proposals = [step.proposals for step in waves.steps if isinstance(step, CellUpdate)]
 
     def of_stages(self, *tables: Tensor) -> Slices:
-        """Slices of tables of embeddings, stage by stage."""
+        """Split tables of embeddings into slices, stage by stage."""
         return zip(*(table[: self.waves.embeddings].split(self.stages) for table in tables), strict=True)
 
     def of_updates(self, *tables: Tensor) -> Slices:
-        """Slices of tables of versions, update by update."""
+        """Split tables of versions into slices, update by update."""
         return zip(*(table[1:].split(self.updates) for table in tables), strict=True)
 
     def of_proposals(self, *tables: Tensor) -> Slices:
         return zip(*(table[: self.waves.proposals].split(self.proposals) for table in tables), strict=True)
 
-    # What a cell is
+    # The equations of a kind of cell
 
     @abstractmethod
     def slices(self) -> tuple[Slices, Slices, Slices]:
-        """The inputs of `stage` at each stage, and of `update` for the versions and proposals of each update."""
+        """Return the inputs of `stage` for each stage, and of `update` for the versions and the proposals of each update."""
 
     @abstractmethod
     def stage(self, stage: DeductionStage, rows: tuple[Tensor, ...]) -> None:
-        """Embeddings from what is deduced for them, which is known, and from their own cells."""
+        """Compute embeddings from their deduced parts, which are complete, and from their own cells."""
 
     @abstractmethod
     def update(
         self, number: int, update: CellUpdate, versions: tuple[Tensor, ...], proposals: tuple[Tensor, ...]
     ) -> None:
-        """New versions from what is proposed."""
+        """Compute new versions from the proposals."""
 
     @abstractmethod
     def slices_back(self) -> tuple[Slices, Slices, Slices]:
-        """What `stage_back` and `update_back` are given; slopes are found here, for all steps at once."""
+        """Return the inputs of `stage_back` and `update_back`; slopes are computed here for all steps at once."""
 
     @abstractmethod
     def stage_back(self, stage: DeductionStage, rows: tuple[Tensor, ...]) -> Tensor:
-        """From the gradient of embeddings to that of their cells, and of what is deduced for them, which is given back."""
+        """Compute the gradient of cells from that of embeddings; return the gradient of the deduced parts."""
 
     @abstractmethod
     def update_back(
@@ -185,10 +183,10 @@ class WaveRun(ABC):
     ) -> None: ...
 
     def of_parameters(self) -> tuple[Tensor, ...]:
-        """Gradients of the parameters of this kind of cell."""
+        """Return the gradients of the parameters of this kind of cell."""
         return ()
 
-    # There
+    # Forwards
 
     def ahead(self) -> None:
         stages, updates, proposals = self.slices()
@@ -208,7 +206,7 @@ class WaveRun(ABC):
                 self.update(number, step, next(updates), next(proposals))
 
     def add_up(self, number: int, update: CellUpdate, rows: Tensor, into: Tensor) -> None:
-        """Add what is proposed [proposals, …] to versions [size, …]: pooled within each `r`, and summed."""
+        """Add proposals [proposals, …] to versions [size, …]: pooled within each `r`, and summed over `r`."""
         if update.version is None:
             into += rows
         elif update.single is None:
@@ -222,7 +220,7 @@ class WaveRun(ABC):
             into.index_add_(0, pools.head, found.view(-1, *rows.shape[1:]))
 
     def pool(self, number: int, pools: PoolRows, rows: Tensor) -> Tensor:
-        """Rows of a step's pools, which are remembered for the way back."""
+        """Pool the rows of a step, and save what the backward pass needs."""
         beta = self.beta.index_select(0, pools.beta)
         found, self.pooled[number] = pooled(rows, pools.segment, len(pools.head), beta)
         return found
@@ -232,7 +230,7 @@ class WaveRun(ABC):
         found = torch.bmm(inputs, blocks.index_select(0, matrix))
         sums.index_add_(0, products.target, found.view(-1, sums.shape[1]))
 
-    # Back
+    # Backwards
 
     def back(self, grad: Tensor) -> tuple[Tensor, ...]:
         self.to_cells = grad.clone()
@@ -263,7 +261,7 @@ class WaveRun(ABC):
         )
 
     def add_up_back(self, number: int, update: CellUpdate, grads: Tensor) -> Tensor:
-        """From the gradient of versions to that of what is proposed."""
+        """Return the gradient of proposals from that of versions."""
         rows = grads.clone() if update.version is None else grads.index_select(0, update.version)
         if update.pools is not None:
             pools = update.pools
@@ -272,7 +270,7 @@ class WaveRun(ABC):
         return rows
 
     def pool_back(self, number: int, pools: PoolRows, grads: Tensor) -> Tensor:
-        """From the gradient of a step's pools to that of their rows."""
+        """Return the gradient of rows from that of their pools."""
         rows, beta = back_from_pools(self.pooled[number], grads)
         self.to_beta.index_add_(0, pools.beta, beta)
         return rows
@@ -283,7 +281,7 @@ class WaveRun(ABC):
         self.to_table.index_add_(0, products.source, found.view(-1, self.dim))
 
     def _of_matrices(self, kind: type, blocks: Tensor, to_sums: Tensor) -> Tensor:
-        """The gradient of all matrices, by one product for each height of tiles."""
+        """Return the gradient of all matrices, with one product for each height of tiles."""
         found = torch.zeros_like(blocks)
         by_height: dict[int, list[tuple[Products, Tensor]]] = {}
         for step, matrix in zip(self.waves.steps, self.matrices, strict=True):
@@ -299,5 +297,5 @@ class WaveRun(ABC):
 
 
 def spread(rows: Tensor, version: Tensor | None) -> Tensor:
-    """Rows of versions, for each of their proposals."""
+    """Repeat rows of versions for each of their proposals."""
     return rows if version is None else rows.index_select(0, version)

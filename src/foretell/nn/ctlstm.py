@@ -1,10 +1,10 @@
 """The continuous-time LSTM (Mei & Eisner 2017): events and their times in, the cell after every event out.
 
-Between events a memory decays to its target, `c(t) = c̄ + (c − c̄)·exp(−δ(t−s))`, and is read as `h(t) = o ⊙ tanh(c(t))`. An event at
-`t` makes a new cell from `W x + U h(t) + b`, where `x` is its type's vector. Only `U h(t)` depends on the event before; the rest is a
-row of a table. So a step is one product and ten small operations on all sequences at once, and its gradient one product and five more,
-written by hand, because calls cost as much as the arithmetic. Everything that does not depend on the previous step is computed for all
-steps together.
+Between events the memory decays to its target, `c(t) = c̄ + (c − c̄)·exp(−δ(t−s))`, and the output is `h(t) = o ⊙ tanh(c(t))`. An event
+at `t` makes a new cell from `W x + U h(t) + b`, where `x` is the vector of its type. Only `U h(t)` depends on the event before; the rest is
+a row of a table. So a step is one product and ten small operations on all sequences at once; its gradient is one product and five more.
+The gradient is written by hand, because calls cost as much as the arithmetic. What does not depend on the previous step is computed for
+all steps together.
 
 Internally time is the first dimension, so that the numbers of a step are contiguous; inputs and outputs have the batch first.
 """
@@ -22,23 +22,23 @@ from foretell.nn.ctlstm_steps import BACKWARD, CANDIDATE, DECAY, ENTER, GATES, K
 from foretell.nn.intensity import softplus
 from foretell.nn.lookup import MOST_ONE_HOT
 
-MOST_ONE_HOT_ON_CPU = 64  # rows of the table up to which a product with a one-hot matrix is faster than adding rows
+MOST_ONE_HOT_ON_CPU = 64  # rows of the table up to which a one-hot product is faster than adding rows
 
 
 @dataclass(frozen=True)
 class CellStates:
-    """The cell after each number of events, as of the last event, and what was read just before each event."""
+    """The cell right after each number of events, and the output just before each event."""
 
     memory: Tensor  # [B, N + 1, D]: c
     target: Tensor  # [B, N + 1, D]: c̄
-    decay: Tensor  # [B, N + 1, D]: δ, a unit of elapsed time
+    decay: Tensor  # [B, N + 1, D]: δ, per unit of elapsed time
     output: Tensor  # [B, N + 1, D]: o
     before: Tensor  # [B, N, D]: h just before each event
 
 
 @dataclass(frozen=True)
 class EventInputs:
-    """What is added to `W x + b` of each event: its features times a matrix."""
+    """Inputs that are added to `W x + b` of each event: its features times a matrix."""
 
     features: Tensor  # [B, N + 1, F]: no gradient reaches them
     weight: Tensor  # [F, 7D]
@@ -52,9 +52,9 @@ def ctlstm(
     inputs: EventInputs | None = None,
     carried: tuple[Tensor, ...] | None = None,
 ) -> CellStates:
-    """From `W x + b` of every kind of event [K, 7D], the kinds of those that happened, int64 [B, N + 1], `U` [7D, D] and the time before
-    each event but the first [B, N]. The first event starts the cell: it finds zeros, or leaves the cell that is `carried`: c, c̄, δ and o
-    [B, D], to which no gradient goes."""
+    """Return the cells after every event. `table` is `W x + b` of every kind of event [K, 7D]; `events` are the kinds, int64 [B, N + 1];
+    `recurrent` is `U` [7D, D]; `elapsed` is the time before each event but the first [B, N]. The state before the first event is zero. With
+    `carried` (c, c̄, δ and o [B, D], without gradients), this is the cell after the first event."""
     back = torch.is_grad_enabled() and (table.requires_grad or recurrent.requires_grad)
     turned = events.t().contiguous(), recurrent, elapsed.t().contiguous()
     further = (None, None)
@@ -65,12 +65,12 @@ def ctlstm(
 
 
 def read(memory: Tensor, target: Tensor, decay: Tensor, output: Tensor, elapsed: Tensor) -> Tensor:
-    """`h` at times after the events: cells [B, G, D] and elapsed times [B, G, P] in, [B, G, P, D] out."""
+    """Return `h` at times after the events: cells [B, G, D] and elapsed times [B, G, P] to [B, G, P, D]."""
     return _Read.apply(memory, target, decay, output, elapsed)  # pyright: ignore[reportReturnType]
 
 
 def gated(raw: Tensor) -> Tensor:
-    """Each gate through its own curve: [B, 7, D]."""
+    """Apply the activation of each gate: [B, 7, D] to [B, 7, D]."""
     sigmoids, candidate, decay = raw.split([CANDIDATE, 1, 1], dim=1)
     return torch.cat([torch.sigmoid(sigmoids), torch.tanh(candidate), softplus(decay)], dim=1)
 
@@ -135,22 +135,22 @@ class _Recurrence(torch.autograd.Function):
         steps, rows, _, dim = cut.gates.shape
         out, enter, keep = cut.gates[:, :, OUTPUT], cut.gates[:, :, ENTER], cut.gates[:, :, KEEP]
         candidate = cut.gates[:, :, CANDIDATE : CANDIDATE + 1].expand_as(enter)
-        # First what comes from outside; what comes from the next event is added on the way back.
+        # Gradients from outside first; the gradient from the next event is added in the loop.
         for place, grad in enumerate(grad_outputs[:4]):
             cut.to_cells[:, :, place] = 0.0 if grad is None else grad.transpose(0, 1)
-        # How gates move the cell that they make: δ, (i, ī), (f, f̄), z by c and by c̄, o.
+        # Slopes of the new cell by each gate: δ, (i, ī), (f, f̄), z by c and by c̄, o.
         _sigmoid_slope(candidate, enter, cut.slope[:, :, 1:3])
         _sigmoid_slope(cut.found, keep, cut.slope[:, :, 3:5])
         _tanh_slope(enter, candidate, cut.slope[:, :, 5:7])
         torch.neg(cut.gates[:, :, DECAY], out=cut.slope[:, :, 0]).expm1_().neg_()
         torch.mul(out, out, out=cut.slope[:, :, 7])
         torch.sub(out, cut.slope[:, :, 7], out=cut.slope[:, :, 7])
-        # How c, c̄ and δ after an event move the memory just before the next: e, 1 − e and (c̄ − c(t))·(t − s).
+        # Slopes of the memory just before the next event by c, c̄ and δ: e, 1 − e and (c̄ − c(t))·(t − s).
         drift, by_h = cut.drift[1:], cut.by_h[1:]
         drift[:, :, :1] = cut.faded[1:]
         torch.neg(cut.faded[1:], out=drift[:, :, 1:2]).add_(1.0)
         torch.sub(cut.found[1:, :, 1], cut.found[1:, :, 0], out=drift[:, :, 2]).mul_(elapsed.unsqueeze(-1))
-        # Hence how they move `h` there, as o does, too; and how they move the memory after it.
+        # From these: slopes of `h` at that time, also by o, and slopes of the memory after that event.
         _tanh_slope(out[:-1], cut.seen[1:], by_h[:, :, 3])
         torch.mul(drift, by_h[:, :, 3:], out=by_h[:, :, :3])
         by_h[:, :, 3] = cut.seen[1:]
@@ -193,13 +193,13 @@ def _tanh_slope(by: Tensor, tanh: Tensor, out: Tensor) -> None:
 
 
 def _singled(rows: Tensor, dim: int) -> Tensor:
-    """From the order of `BACKWARD` to that of the gates: [8D, any] in, [7D, any] out."""
+    """Reorder from `BACKWARD` to the order of the gates: [8D, any] to [7D, any]."""
     decay, four, twice, output = rows.split([dim, 4 * dim, 2 * dim, dim])
     return torch.cat([output, four, twice[:dim] + twice[dim:], decay])
 
 
 def _summed(rows: Tensor, index: Tensor, kinds: int) -> Tensor:
-    """Rows of one kind together: [kinds, any]."""
+    """Sum the rows of each kind: [kinds, any]."""
     if kinds <= (MOST_ONE_HOT if rows.is_cuda else MOST_ONE_HOT_ON_CPU):
         return (torch.arange(kinds, device=rows.device)[:, None] == index).to(rows.dtype) @ rows
     return rows.new_zeros(kinds, rows.shape[1]).index_add_(0, index, rows)
@@ -226,6 +226,6 @@ class _Read(torch.autograd.Function):
         to_then = (grad * output.unsqueeze(2)).mul_(1.0 - seen.square())
         to_memory = to_then * faded
         to_target = to_then - to_memory
-        # δ moves (c − c̄)·e, which is the memory then without its target.
+        # The derivative by δ contains (c − c̄)·e, which is the memory at that time minus its target.
         to_decay = (target.unsqueeze(2) - then).mul_(elapsed).mul_(to_then)
         return to_memory.sum(2), to_target.sum(2), to_decay.sum(2), to_output, None

@@ -1,8 +1,8 @@
-"""The memory that a continuous-time LSTM works in, cut up for its steps: sizes in, views of every step out, kept from one call to the next.
+"""The working memory of a continuous-time LSTM, cut into views for each step, and reused by later calls.
 
-A pass there and back writes 33 numbers for each dimension of each event and looks at 27 pieces of every step. Fetching that memory from
-the system and cutting it up takes as long as a third of the work. On a CPU it is therefore kept, cut up, for the next pass, once nothing
-needs what was written there. A captured graph has its memory for itself, so that on a GPU nothing is kept.
+A forward and backward pass writes 33 numbers per dimension and event, and uses 27 views per step. Allocating this memory and
+making the views takes up to a third of the time. On a CPU the memory and its views are therefore kept for the next pass, as soon as nothing
+refers to the results. A captured graph has its own memory, so on a GPU nothing is kept.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-# The gates in the order in which they are kept: five with σ, in pairs those of the memory and of its target; then tanh; then softplus.
+# The gates in memory order: five with σ (the input and forget gates as pairs for memory and target), then tanh, then softplus.
 GATES = ("output", "input", "target_input", "forget", "target_forget", "candidate", "decay")
 OUTPUT, ENTER, KEEP, CANDIDATE, DECAY = 0, slice(1, 3), slice(3, 5), 5, 6
-# The same on the way back: between the two that act on their own, δ and o, the candidate comes twice, by c and by c̄.
+# The order in the backward pass: δ and o at the ends, and the candidate twice, for c and for c̄.
 BACKWARD = (6, 1, 2, 3, 4, 5, 5, 0)
-MOST_KEPT, MOST_NUMBERS = 4, 1 << 26  # blocks of memory, and their size
-MOST_SHAPES, MOST_STEPS = 16, 256  # ways of cutting a block up that are kept, and steps that are cut up at a time
+MOST_KEPT, MOST_NUMBERS = 4, 1 << 26  # limits of the number of blocks that are kept, and of their size
+MOST_SHAPES, MOST_STEPS = 16, 256  # limits of the kept views per block, and of the steps whose views are made at a time
 
 Steps = list[tuple[Tensor, ...]]
 THERE = {
@@ -33,9 +33,9 @@ THERE = {
 }
 BACK = {
     "to_cells": 4,  # gradients of c, c̄, δ and o after each event
-    "slope": len(BACKWARD),  # by how much these move with the gates that made them; then the gradients of the gates
-    "drift": 3,  # how the memory just before an event, and c just after it, moves with c, c̄ and δ after the last
-    "by_h": 4,  # how h does with these and with o
+    "slope": len(BACKWARD),  # slopes of these by the gates that made them; later the gradients of the gates
+    "drift": 3,  # slopes of the memory just before an event, and of c just after it, by c, c̄ and δ after the last event
+    "by_h": 4,  # slopes of h by these and by o
 }
 
 
@@ -44,7 +44,7 @@ class StepShape:
     steps: int  # N + 1
     rows: int
     dim: int
-    back: bool = True  # False: nothing will be learned
+    back: bool = True  # False: without gradients
 
     @property
     def sizes(self) -> dict[str, int]:
@@ -56,7 +56,7 @@ class StepShape:
 
 
 class StepViews:
-    """One block of memory as arrays [N + 1, B, …, D], and as what the steps of a pass look at."""
+    """One block of memory as arrays [N + 1, B, …, D], and as the views of each step of a pass."""
 
     def __init__(self, flat: Tensor, shape: StepShape) -> None:
         unit = shape.steps * shape.rows * shape.dim
@@ -75,7 +75,7 @@ class StepViews:
         self._back: Steps | None = None
 
     def there(self) -> Iterator[tuple[Tensor, ...]]:
-        """From the first step on."""
+        """Iterate over the views of the forward pass, from the first step on."""
         if self._there is not None:
             return iter(self._there)
         gates, memories, found = self.gates, self.memories, self.found
@@ -103,7 +103,7 @@ class StepViews:
         return iter(self._there)
 
     def back(self) -> Iterator[tuple[Tensor, ...]]:
-        """From the last step to the second; of each what it has itself and, at the end, what the one before it has."""
+        """Iterate over views of the backward pass, from the last step to the second: first those of the step, then of the one before."""
         if self._back is not None:
             return iter(self._back)
         to_cells, slope = self.to_cells, self.slope
@@ -128,7 +128,7 @@ class StepViews:
 
 
 def _by_step(arrays: tuple[Tensor, ...], backwards: bool = False) -> Iterator[tuple[Tensor, ...]]:
-    """What the arrays hold of each step; of long sequences not all at once, since even a view takes memory."""
+    """Yield the views of each step. For long sequences they are made in blocks of steps, since even a view takes memory."""
     starts = range(0, len(arrays[0]), MOST_STEPS)
     for start in reversed(starts) if backwards else starts:
         some = list(zip(*(array[start : start + MOST_STEPS].unbind() for array in arrays), strict=True))
@@ -136,7 +136,7 @@ def _by_step(arrays: tuple[Tensor, ...], backwards: bool = False) -> Iterator[tu
 
 
 class StepMemory:
-    """Memory for passes of any shape up to its size."""
+    """A block of memory for passes of any shape up to its size."""
 
     def __init__(self, numbers: int, like: Tensor) -> None:
         self.flat = like.new_empty(numbers)
@@ -153,14 +153,14 @@ class StepMemory:
 
 _kept: deque[StepMemory] = deque(
     maxlen=MOST_KEPT
-)  # its methods are atomic: threads, and the garbage collector, need no lock
+)  # its methods are atomic, so neither threads nor the garbage collector need a lock
 
 
 class MemoryLease:
-    """A cut of a block that nobody else uses as long as this is held."""
+    """Exclusive use of a block and its views, as long as this object exists."""
 
     def __init__(self, shape: StepShape, like: Tensor) -> None:
-        with torch.inference_mode(False):  # what is kept must serve for training, too
+        with torch.inference_mode(False):  # kept tensors must also work in training
             self.block = _block(shape.numbers, like)
             self.cut = self.block.cut(shape)
 
@@ -171,7 +171,7 @@ class MemoryLease:
 
 
 def _block(numbers: int, like: Tensor) -> StepMemory:
-    """The last one that was given back, if it is large enough; one that is too small makes room for it."""
+    """Return the last released block if it is large enough; if it is too small, drop it."""
     others, found = [], None
     while _kept and found is None:
         try:

@@ -1,8 +1,8 @@
 """Features of the time since the last event on several scales, from the shortest gaps to the longest.
 
-On a scale `s` the features of a time `u` are `exp(−u/s)`, which tells short times apart, and `log(1 + u/s)`, which tells long ones apart,
-divided by its value at the longest scale. `ElapsedFeatures` adds `sin(2πu/p)` and `cos(2πu/p)` for some periods `p`. Times are float64 and
-are subtracted before anything is rounded.
+On a scale `s`, the features of a time `u` are `exp(−u/s)`, which distinguishes short times, and `log(1 + u/s)` divided by its value at
+the longest scale, which distinguishes long ones. `ElapsedFeatures` adds `sin(2πu/p)` and `cos(2πu/p)` for some periods `p`. Times are
+float64 and are subtracted before rounding.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 
 class TimeScales(nn.Module):
-    """`count` scales, evenly spaced in their logarithm from `short` to `long`, in the data's unit."""
+    """`count` time scales from `short` to `long` in the data's unit, evenly spaced in the logarithm."""
 
     scales: Tensor  # float64 [count]
 
@@ -47,22 +47,22 @@ class TimeScales(nn.Module):
         return 2 * self.count
 
     def features(self, elapsed: Tensor, dtype: torch.dtype) -> Tensor:
-        """[...] float64 -> [..., 2·count] of `dtype`: exponentials, then logarithms."""
+        """Return the features: [...] float64 to [..., 2·count] of `dtype`, exponentials first, then logarithms."""
         share = elapsed.clamp(min=0.0).unsqueeze(-1) / self.scales
         return torch.cat([torch.exp(-share), torch.log1p(share) * self.log_factors()], dim=-1).to(dtype)
 
     def log_factors(self) -> Tensor:
-        """What logarithms are multiplied by: [count]."""
+        """Return the factors of the logarithms: [count]."""
         return 1.0 / torch.log1p(self.long / self.scales)
 
     def densities(self, elapsed: Tensor, unit: float, dtype: torch.dtype) -> Tensor:
-        """`exp(−u/s)·unit/s` on every scale, whose integrals over all `u` are `unit`: [...] float64 -> [..., count] of `dtype`."""
+        """Return `exp(−u/s)·unit/s` on every scale, whose integral over all `u` is `unit`: [...] float64 to [..., count] of `dtype`."""
         share = elapsed.clamp(min=0.0).unsqueeze(-1) / self.scales
         return (torch.exp(-share) * (unit / self.scales)).to(dtype)
 
 
 class ElapsedFeatures(TimeScales):
-    """The features of `TimeScales`, and waves of up to `most` periods; those of periods that are not set are 0."""
+    """The features of `TimeScales`, plus waves of up to `most` periods; features of unset periods are 0."""
 
     turns: Tensor  # float64 [most]: 1/p, or 0
 
@@ -72,7 +72,7 @@ class ElapsedFeatures(TimeScales):
         super().__init__(count)
 
     def set_periods(self, periods: Sequence[float]) -> None:
-        """In the data's unit; 0 stands for none."""
+        """Set the periods, in the data's unit; 0 means unset."""
         assert len(periods) <= self.most and all(0.0 <= one < math.inf for one in periods), periods
         self.periods = (*map(float, periods), *[0.0] * (self.most - len(periods)))
         self._build(self.scales.device)
@@ -87,7 +87,7 @@ class ElapsedFeatures(TimeScales):
         return super().width + 2 * self.most
 
     def features(self, elapsed: Tensor, dtype: torch.dtype) -> Tensor:
-        """[...] float64 -> [..., width] of `dtype`: exponentials, logarithms, sines, cosines."""
+        """Return the features: [...] float64 to [..., width] of `dtype`: exponentials, logarithms, sines, cosines."""
         found = super().features(elapsed, dtype)
         if not self.most:
             return found
@@ -96,5 +96,5 @@ class ElapsedFeatures(TimeScales):
         return torch.cat([found, waves.to(dtype)], dim=-1)
 
     def is_set(self) -> Tensor:
-        """1 for each period that is set, else 0: float64 [most]."""
+        """Return 1 for each period that is set, else 0: float64 [most]."""
         return (self.turns > 0.0).double()

@@ -1,9 +1,9 @@
-"""The gated cell of NDTT, in waves: `cell(t) = c̄ + (c − c̄)·exp(−δ(t−s))`, coordinate by coordinate.
+"""The cell of NDTT, in waves: `cell(t) = c̄ + (c − c̄)·exp(−δ(t−s))`, element by element.
 
-Every instantiation `m` of a rule proposes a new `c` and a new `c̄`, by six gates of a sum of matrix products; what they change is pooled
-and summed; the decay is the harmonic mean of the proposed ones, weighted by `|c(s) − c̄| + |Δc_m| + |Δc̄_m|`. An embedding is `tanh` of
-what is deduced and of its own cell then. Gates are in the order input, *minus* forget, target-input, *minus* target-forget, candidate,
-decay: `σ(−x) = 1 − σ(x)` is what is forgotten.
+Every instantiation `m` of a rule proposes a new `c` and a new `c̄`, by six gates of a sum of matrix products. The proposed changes are
+pooled and summed. The decay is the harmonic mean of the proposed ones, weighted by `|c(s) − c̄| + |Δc_m| + |Δc̄_m|`. An embedding is the
+`tanh` of its deduced part plus its drifted cell. The order of the gates is input, *minus* forget, target-input, *minus* target-forget,
+candidate, decay: the sign turns a forget gate into the share that is forgotten, `σ(−x) = 1 − σ(x)`.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from torch import Tensor
 from foretell.nn.cells import CellUpdate, DeductionStage, Slices, WaveRun, WaveTables, spread
 from foretell.nn.intensity import softplus
 
-SMALLEST_DECAY = 1e-30  # no different from none, and its inverse is a number in float32, too
+SMALLEST_DECAY = 1e-30  # has the same effect as 0, and its inverse is finite also in float32
 
 
 def drifted(c: Tensor, target: Tensor, decay: Tensor, elapsed: Tensor) -> Tensor:
-    """`c̄ + (c − c̄)·exp(−δ(t−s))`; `elapsed` [..., 1] in the model's unit."""
+    """Return `c̄ + (c − c̄)·exp(−δ(t−s))`; `elapsed` [..., 1] in the model's unit."""
     return target + (c - target) * torch.exp(-decay * elapsed)
 
 
 class GatedCells(WaveRun):
-    """Versions [V, 3, D]: `c`, `c̄`, `δ`; version 0 is zero."""
+    """A pass for versions [V, 3, D]: `c`, `c̄`, `δ`; version 0 is zero."""
 
     def __init__(self, given: WaveTables) -> None:
         super().__init__(given)
@@ -31,13 +31,13 @@ class GatedCells(WaveRun):
         self.tiny = torch.finfo(self.sums.dtype).tiny / torch.finfo(self.sums.dtype).eps
         self.own = new(waves.embeddings, 2, dim)  # c − c̄ and exp(−δ(t−s)) of each embedding's own cell
         self.cells = new(waves.versions, 3, dim)
-        self.earlier = new(waves.versions, 2, dim)  # the same of the version before
+        self.earlier = new(waves.versions, 2, dim)  # these two, of the version before each update
         self.now = new(waves.versions, 3, dim)  # just before each update: c(s), c̄, |c(s) − c̄|
         self.mean = new(waves.versions, 2, dim)  # Σ w, Σ w/δ
         self.change = new(waves.proposals, 2, dim)  # Δc, Δc̄
         self.weighed = new(waves.proposals, 2, dim)  # w, w/δ
 
-    # There
+    # Forwards
 
     def slices(self) -> tuple[Slices, Slices, Slices]:
         stages = self.of_stages(self.sums, self.table, self.elapsed, *self.own.unbind(1))
@@ -59,7 +59,7 @@ class GatedCells(WaveRun):
         return stages, updates, proposals
 
     def _gate_parts(self, gates: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """What enters and what is forgotten [·, 2, D], of the cell and of its target; the candidate [·, 1, D]; the decay [·, D]."""
+        """Split gates into the shares that enter and that are forgotten [·, 2, D] (cell, target), candidate [·, 1, D] and decay [·, D]."""
         both = gates[:, : 4 * self.dim].unflatten(1, (2, 2, self.dim))
         candidate, decay = gates[:, 4 * self.dim :].unflatten(1, (2, self.dim)).unbind(1)
         return both[:, :, 0], both[:, :, 1], candidate.unsqueeze(1), decay
@@ -87,7 +87,7 @@ class GatedCells(WaveRun):
         torch.mul(away, faded, out=apart)
         torch.add(target, apart, out=value)
         cell.copy_(now[:, :2])
-        apart.abs_().add_(self.tiny)  # where nothing changes at all, all decays count the same
+        apart.abs_().add_(self.tiny)  # if nothing changes at all, all decays have equal weights
         seen = spread(now, update.version)
         torch.mul(enter, candidate, out=change)
         change.addcmul_(leave, seen[:, :2], value=-1.0)
@@ -100,7 +100,7 @@ class GatedCells(WaveRun):
             mean.index_add_(0, update.version, weighed)
         torch.div(whole, inverse, out=new_decay)
 
-    # Back
+    # Backwards
 
     def slices_back(self) -> tuple[Slices, Slices, Slices]:
         own, before = self._slopes(self.own, self.elapsed), self._slopes(self.earlier, self.elapsed_before)
@@ -112,7 +112,7 @@ class GatedCells(WaveRun):
         )
 
     def _slopes(self, drift: Tensor, elapsed: Tensor) -> Tensor:
-        """Derivatives of a drifted cell by `c`, `c̄` and `δ`: [·, 3, D]."""
+        """Return the derivatives of a drifted cell by `c`, `c̄` and `δ`: [·, 3, D]."""
         away, faded = drift.unbind(1)
         return torch.stack([faded, 1.0 - faded, -faded * away * elapsed], dim=1)
 
@@ -159,7 +159,7 @@ class GatedCells(WaveRun):
         mean = spread(to_decay * per_inverse, update.version)
         torch.mul(mean, by_decay, out=to_last)
         weight = mean.mul_(by_weight).unsqueeze(1)
-        # what changes, by pools and by weights
+        # gradients of the changes, through pools and weights
         change = self.add_up_back(number, update, to_now)
         change.addcmul_(weight, sign)
         torch.mul(change.unsqueeze(2), by_gates, out=to_both)

@@ -1,4 +1,4 @@
-"""From an embedding's score `x = w·[1; emb]` to an intensity (paper, equation 5), in float32 without under- or overflow."""
+"""Softplus and its logarithm, from scores `x = w·[1; emb]` to intensities (paper, equation 5), without under- or overflow in float32."""
 
 from __future__ import annotations
 
@@ -6,23 +6,23 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F  # noqa: N812
 
-# Below this, log(log(1 + e^x)) is x to within float64's precision: x - e^x/2, with e^-37 < 1e-16.
+# Below this, log(log(1 + e^x)) equals x in float64: the difference is e^x/2, with e^-37 < 1e-16.
 LOG_SOFTPLUS_IS_LINEAR_BELOW = -37.0
 LINEAR_ABOVE = 40.0
 
 
 def softplus(x: Tensor) -> Tensor:
-    """`log(1 + e^x)`, to the last bit of float64 (PyTorch's own default turns linear at 20)."""
+    """Return `log(1 + e^x)`, to the last bit of float64 (PyTorch's default is linear from 20 on)."""
     return F.softplus(x, threshold=LINEAR_ABOVE)
 
 
 def log_softplus(x: Tensor) -> Tensor:
-    """Its logarithm; where the softplus itself would be 0 in floating point, this is still finite and has a gradient."""
+    """Return `log(softplus(x))`, which is finite and has a gradient even where softplus itself is 0 in floating point."""
     linear = x < LOG_SOFTPLUS_IS_LINEAR_BELOW
     inside = torch.where(linear, torch.zeros_like(x), x)
     return torch.where(linear, x, torch.log(softplus(inside)))
 
 
 def inverse_softplus(y: Tensor) -> Tensor:
-    """The `x` with `log(1 + e^x) = y > 0`."""
+    """Return the `x` with `log(1 + e^x) = y > 0`."""
     return y + torch.log(-torch.expm1(-y))

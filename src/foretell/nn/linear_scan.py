@@ -1,8 +1,8 @@
 """A linear recurrence `x_i = g_i x_{i−1} + b_i` along a sequence, in parallel and in time linear in its length.
 
-The sequence is cut into chunks of about the root of its length. Steps inside chunks are taken for all chunks at once, a scan of the same
-kind carries from chunk to chunk, and what is carried in is added. Only products of the `g` are formed, never quotients or logarithms, so
-that with `|g| ≤ 1` nothing can overflow, and what underflows is what should be forgotten.
+The sequence is cut into chunks of about the square root of its length. All chunks take their steps together, a smaller scan computes
+the values at the ends of chunks, and these are added to the next chunks. Only products of the `g` are computed, never quotients or
+logarithms: with `|g| ≤ 1` nothing overflows, and underflow means that the past is forgotten.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-SHORT = 12  # up to this length steps are taken one after the other
+SHORT = 12  # up to this length, steps are taken one after the other
 
 
 def linear_scan(g: Tensor, b: Tensor) -> Tensor:
-    """All `x_i`, starting from zero: [B, N, P] from gates `g` and inputs `b` [B, N, P], real or complex."""
+    """Return all `x_i`, starting from zero: [B, N, P] from gates `g` and inputs `b` [B, N, P], real or complex."""
     return _LinearScan.apply(g, b)  # pyright: ignore[reportReturnType]
 
 
@@ -30,7 +30,7 @@ class _LinearScan(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor]:
-        """The gradient of `b` is a scan from the end, whose gates are the conjugates of those that come next."""
+        """Compute gradients: that of `b` is a scan from the end, with the conjugates of the following gates."""
         g, x = ctx.saved_tensors
         (gradient,) = gradients
         following = torch.cat([g[:, 1:], torch.zeros_like(g[:, :1])], dim=1)
@@ -54,7 +54,7 @@ def _scan(g: Tensor, b: Tensor) -> Tensor:
 
 
 def _steps(g: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
-    """Inside chunks [B, chunks, chunk, P]: the recurrence from nothing, and the product of all gates up to each place."""
+    """Return the recurrence within chunks [B, chunks, chunk, P] from zero, and the product of all gates up to each position."""
     x, passed = b.clone(memory_format=torch.contiguous_format), g.clone(memory_format=torch.contiguous_format)
     for place in range(1, b.shape[2]):
         gate = g[:, :, place]

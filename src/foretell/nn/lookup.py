@@ -1,7 +1,7 @@
-"""Rows of a small table by index, with a gradient that does not queue up: [K, D] and indices in, one row an index out.
+"""Look up rows of a small table, [K, D] and indices to one row per index, with a fast and deterministic gradient.
 
-Few rows are asked for very often (types of events). On a GPU, adding all their gradients one by one into the same rows is slow and in
-no fixed order; a product with the one-hot matrix of the indices is neither.
+The few rows (types of events) are used very often. On a GPU, adding all gradients one by one into the same rows is slow and in
+no fixed order; a product with the one-hot matrix of the indices avoids both.
 """
 
 from __future__ import annotations

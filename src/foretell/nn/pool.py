@@ -1,7 +1,7 @@
-"""Pooling over the proofs of a fact: `pool_β(x) = v⁻¹(Σ v(x))`, `v(x) = sign(x)·|x|^β`, coordinate by coordinate.
+"""Pooling over the proofs of a fact: `pool_β(x) = v⁻¹(Σ v(x))`, `v(x) = sign(x)·|x|^β`, element by element.
 
-β = 1 is a plain sum, β → ∞ the entry of largest magnitude. The value is exactly this formula; only on the way back is a sum that nearly
-cancels kept away from zero, since there the true derivative is unbounded.
+β = 1 is a plain sum, β → ∞ the entry of largest magnitude. The value is exactly this formula. In the backward pass, a sum whose terms
+nearly cancel is kept away from zero, since the true derivative is unbounded there.
 """
 
 from __future__ import annotations
@@ -12,23 +12,23 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-SMALLEST = 1e-6  # of a sum, relative to its largest entry, on the way back
+SMALLEST = 1e-6  # lower limit of a sum in the backward pass, relative to its largest entry
 
 
 def pool(x: Tensor, segment: Tensor, count: int, beta: Tensor) -> Tensor:
-    """Pool rows [R, D] of `count` segments (given by `segment` [R]) to [count, D]; `beta` [count] ≥ 1 is the exponent of each
-    segment."""
+    """Pool rows [R, D] into `count` segments: [count, D]. `segment` [R] has the segment of each row, and `beta` [count] ≥ 1 the exponent of
+    each segment."""
     return _Pool.apply(x, segment, count, beta)  # pyright: ignore[reportReturnType]
 
 
-Seen = tuple[Tensor, ...]  # what the way back needs of the way there
+Seen = tuple[Tensor, ...]  # tensors that the forward pass saves for the backward pass
 
 
 def pooled(x: Tensor, segment: Tensor, count: int, beta: Tensor) -> tuple[Tensor, Seen]:
-    """`pool` without a tape."""
+    """Return the pools and the saved tensors; without autograd."""
     size = x.abs()
     largest = _spread(size, segment, count)
-    unit = torch.where(largest > 0, largest, torch.ones_like(largest))  # nothing over- or underflows
+    unit = torch.where(largest > 0, largest, torch.ones_like(largest))  # prevents over- and underflow
     share = size / unit[segment]
     powers = share ** beta[segment].unsqueeze(-1)
     summed = torch.zeros_like(largest).index_add_(0, segment, x.sign() * powers)
@@ -37,7 +37,7 @@ def pooled(x: Tensor, segment: Tensor, count: int, beta: Tensor) -> tuple[Tensor
 
 
 def back_from_pools(seen: Seen, grad: Tensor) -> tuple[Tensor, Tensor]:
-    """Gradients of the rows, and of each segment's exponent."""
+    """Return the gradients of the rows and of each segment's exponent."""
     x, segment, beta, unit, share, powers, summed, root = seen
     safe = summed.abs().clamp(min=SMALLEST)
     b = beta.unsqueeze(-1)
@@ -65,13 +65,13 @@ class _Pool(torch.autograd.Function):
 
 
 def _spread(size: Tensor, segment: Tensor, count: int) -> Tensor:
-    """The largest entry of every segment: [count, D]."""
+    """Return the largest entry of every segment: [count, D]."""
     largest = size.new_zeros(count, size.shape[1])
     return largest.scatter_reduce_(0, segment.unsqueeze(-1).expand_as(size), size, "amax")
 
 
 class _AtLeastOne(torch.autograd.Function):
-    """`1 + max(b, 0)`, whose gradient also reaches a `b` at or below 0 where it would raise it."""
+    """`1 + max(b, 0)`. For `b ≤ 0` the gradient is passed on only if a step would increase `b`."""
 
     @staticmethod
     def forward(ctx: Any, b: Tensor) -> Tensor:
@@ -87,5 +87,5 @@ class _AtLeastOne(torch.autograd.Function):
 
 
 def at_least_one(b: Tensor) -> Tensor:
-    """A pool exponent from its parameter: exactly 1 at `b ≤ 0`, and not stuck there."""
+    """Return a pool exponent from its parameter: exactly 1 for `b ≤ 0`, from where training can still increase it."""
     return _AtLeastOne.apply(b)  # pyright: ignore[reportReturnType]

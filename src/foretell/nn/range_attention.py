@@ -1,8 +1,8 @@
-"""Attention with the extra `1 +` of every query over a contiguous range of one key table: `Σ α v / (1 + Σ α)`, `α = exp(x·k)`.
+"""Attention with the extra `1 +` of each query over its own contiguous range of a table: `Σ α v / (1 + Σ α)`, `α = exp(x·k)`.
 
-Queries with overlapping ranges are cut into tiles (`RangeTiles`, made once from the ranges): each tile looks at one window of the table
-with plain batched products. Windows of similar size go together. Nothing larger than queries × keys of such a group of tiles is made,
-and weights are computed again on the way back, so that memory is linear in what comes in and goes out. An empty range gives zeros.
+Queries with overlapping ranges are grouped into tiles (`RangeTiles`, made once from the ranges). Each tile uses one window of the table
+and plain batched products; tiles with windows of similar size are computed together. The largest intermediate tensor has queries × keys of
+such a group, and weights are computed again in the backward pass, so that memory is linear in the input and output. An empty range gives 0.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ from foretell.nn.fused.ranges import AskTiles, ask_tiles, attention_by_kernels, 
 
 CPU = torch.device("cpu")
 ROWS_A_TILE = {"cpu": 64, "cuda": 64}
-GROWTH = {"cpu": 1.5, "cuda": 4.0}  # of one size of window to the next: many tight ones, or few launches
+GROWTH = {"cpu": 1.5, "cuda": 4.0}  # ratio of successive window sizes: small for tight windows, large for few launches
 SMALLEST_WINDOW = 8
-MOST_ELEMENTS = 1 << 21  # of the logits of tiles that are worked on together
-ALONE = 1 << 18  # logits up to which one thread does it all
-Work = Callable[..., "tuple[Tensor, ...]"]  # groups and tensors in, what is to be summed over groups out
+MOST_ELEMENTS = 1 << 21  # limit of the logits of tiles that are computed together
+ALONE = 1 << 18  # number of logits up to which one thread does all the work
+Work = Callable[..., "tuple[Tensor, ...]"]  # groups and tensors to tensors that are summed over groups
 
 
 @dataclass(frozen=True)
 class Tiles:
-    """Tiles with windows of one size. Rows that fill up a tile repeat its first, and see nothing."""
+    """Tiles with windows of one size. Rows that fill up a tile repeat its first row, and see nothing."""
 
     rows: Tensor  # int64 [T, R]: queries
-    window: Tensor  # int64 [T, W]: the null row behind the table, and then keys, clamped to it
-    low: Tensor  # int32 [T, R]: of the range, in the window
+    window: Tensor  # int64 [T, W]: the null row, which is the last of the table, then keys, clamped to the table
+    low: Tensor  # int32 [T, R]: the range, as positions in the window
     high: Tensor
 
     @property
@@ -50,20 +50,20 @@ class Tiles:
 
 @dataclass(frozen=True, eq=False)
 class RangeTiles:
-    """Ranges `[lo, hi)` that see something, cut into tiles `[starts, ends)`; how the device wants them is made when it is first needed."""
+    """Non-empty ranges `[lo, hi)`, cut into tiles `[starts, ends)`; the layout for the device is made at first use."""
 
     keys: int
     queries: int
     device: torch.device
     lo: np.ndarray
     hi: np.ndarray
-    rows: np.ndarray  # whose range each is
+    rows: np.ndarray  # the query of each range
     starts: np.ndarray
     ends: np.ndarray
 
     @cached_property
     def groups(self) -> tuple[Tiles, ...]:
-        """For plain batched products."""
+        """The tiles for plain batched products."""
         if not len(self.lo):
             return ()
         first, last = np.minimum.reduceat(self.lo, self.starts), np.maximum.reduceat(self.hi, self.starts)
@@ -93,11 +93,11 @@ class RangeTiles:
 
     @cached_property
     def elements(self) -> int:
-        """Logits that are computed, with what fills up tiles."""
+        """The number of logits that are computed, including padding of tiles."""
         return sum(group.elements for group in self.groups)
 
     def shared(self, count: int) -> list[list[Tiles]]:
-        """The groups in shares of about equal work, always the same ones."""
+        """Divide the groups into `count` shares of about equal work; the result is deterministic."""
         shares: list[list[Tiles]] = [[] for _ in range(count)]
         for group in sorted(self.groups, key=lambda one: -one.elements):
             min(shares, key=lambda share: sum(one.elements for one in share)).append(group)
@@ -105,7 +105,7 @@ class RangeTiles:
 
     @cached_property
     def asks(self) -> AskTiles:
-        """For kernels."""
+        """The tiles for kernels."""
         made = ask_tiles(self.rows, self.lo, self.hi, self.starts, self.ends, self.queries, self.keys)
         return made.to(self.device)
 
@@ -120,10 +120,10 @@ def range_tiles(
     rows: np.ndarray | None = None,
     queries: int | None = None,
 ) -> RangeTiles:
-    """Tiles for queries with ranges `[lo, hi)`, best given in an order in which neighbours have similar ranges.
+    """Make tiles for queries with ranges `[lo, hi)`, ideally in an order in which neighbours have similar ranges.
 
-    `segment` [Q] says which ranges may share a tile; without it, any may. `rows` [Q] says whose range each is, of `queries` in all, where
-    one may have several; without it, each is its own.
+    Ranges may share a tile only if they have the same `segment` [Q]; without it, all may. `rows` [Q] is the query of each range, below
+    `queries`, if a query has several ranges; without it, each query has one.
     """
     lo, hi = np.asarray(lo, dtype=np.int64), np.asarray(hi, dtype=np.int64)
     assert lo.shape == hi.shape and (len(lo) == 0 or (lo.min() >= 0 and hi.max() <= keys))
@@ -140,7 +140,7 @@ def _kind(device: torch.device) -> str:
 
 
 def _cut(some: np.ndarray, segment: np.ndarray | None, height: int) -> tuple[np.ndarray, np.ndarray]:
-    """Where tiles start and end among the queries that see something: at most `height` rows, never across segments."""
+    """Return where tiles start and end among the non-empty ranges: at most `height` rows, never across segments."""
     count = len(some)
     if not count:
         return some, some
@@ -158,7 +158,7 @@ def _cut(some: np.ndarray, segment: np.ndarray | None, height: int) -> tuple[np.
 
 
 def _window_sizes(widths: np.ndarray, growth: float) -> np.ndarray:
-    """Rounded up to the next of a geometric series of sizes."""
+    """Round widths up to the next of a geometric series of sizes."""
     series = [SMALLEST_WINDOW]
     while series[-1] < widths.max():
         series.append(int(np.ceil(series[-1] * growth / 8) * 8))
@@ -167,7 +167,7 @@ def _window_sizes(widths: np.ndarray, growth: float) -> np.ndarray:
 
 
 def range_attention(x: Tensor, k: Tensor, v: Tensor, tiles: RangeTiles) -> Tensor:
-    """x: [Q, d]; k: [N, d]; v: [N, D]; gives [Q, D]. A query that stands in several tiles gets the sum of what it finds there."""
+    """x: [Q, d]; k: [N, d]; v: [N, D]; returns [Q, D]. A query with several ranges gets the sum of its results."""
     assert len(x) == tiles.queries
     if len(tiles.lo) and runs_by_kernels(x, k, v):
         return attention_by_kernels(x, k, v, tiles.asks)
@@ -184,7 +184,7 @@ def _with_null(table: Tensor) -> Tensor:
 
 
 def _weights(group: Tiles, x: Tensor, k: Tensor) -> Tensor:
-    """Attention weights [T, R, W], the share of the 1 first; each row sums to 1."""
+    """Return attention weights [T, R, W], the null event first; each row sums to 1."""
     logits = torch.bmm(x, k.transpose(1, 2))
     place = torch.arange(-1, group.window.shape[1] - 1, device=x.device, dtype=torch.int32)
     unseen = place < group.low.unsqueeze(-1)
@@ -219,8 +219,8 @@ def _gradients(groups: Sequence[Tiles], x: Tensor, k: Tensor, v: Tensor, grad: T
 
 
 def _shared_out(tiles: RangeTiles, work: Work, *tensors: Tensor) -> tuple[Tensor, ...]:
-    """On a CPU whose idle threads sleep, each thread processes some groups alone, because waking all threads for every small
-    operation takes longer.
+    """Sum the results of `work` over all groups. On a CPU whose idle threads sleep, each thread computes some groups alone, because
+    waking all threads for every small operation takes longer.
 
     (Measured on two cores: a step takes 351 ms instead of 540 if they sleep, but 400 instead of 350 if they spin.)
     """
@@ -232,8 +232,8 @@ def _shared_out(tiles: RangeTiles, work: Work, *tensors: Tensor) -> tuple[Tensor
     try:
         found = list(pool.map(lambda share: _without_gradients(work, share, tensors), shares))
     finally:
-        torch.set_num_threads(threads)  # a pool thread's own number becomes that of threads to come
-    for other in found[1:]:  # in the order of the shares: threads change no number
+        torch.set_num_threads(threads)  # otherwise new threads would start with a pool thread's setting
+    for other in found[1:]:  # in the order of the shares, so that the result does not depend on threads
         for total, part in zip(found[0], other, strict=True):
             total += part
     return found[0]
@@ -244,7 +244,7 @@ def _threads_sleep() -> bool:
 
 
 def _without_gradients(work: Work, groups: Sequence[Tiles], tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
-    with torch.no_grad():  # which is each thread's own
+    with torch.no_grad():  # the setting is per thread
         return work(groups, *tensors)
 
 

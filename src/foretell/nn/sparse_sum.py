@@ -1,6 +1,6 @@
-"""Sums of chosen rows of a table: `out[i] = Σ source[j]` over the `j` of target `i`, forwards and backwards without a race.
+"""Sums of chosen rows of a table: `out[i] = Σ source[j]` over the rows `j` of target `i`, forwards and backwards without races.
 
-Both directions are sums over lists of rows, made once from the pairs, so that nothing is scattered and a sum always has the same order.
+Both passes sum over lists of rows, which are made once from the pairs. Nothing is scattered, so a sum always has the same order.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F  # noqa: N812
 
-LONGEST = 128  # rows that a GPU sums one after the other; a longer list is cut up, and its parts are summed again
+LONGEST = 128  # rows that a GPU sums one after the other; longer lists are cut into parts, whose sums are added
 
 
 @dataclass(frozen=True)
 class Lists:
-    """Rows of each target: a slice of `rows`. With `parts` these are targets in between, and `parts` says whose they are."""
+    """The rows of each target, as slices of `rows`. With `parts`, the targets are parts, and `parts` lists those of each final target."""
 
     rows: Tensor  # int32 [pairs]
     start: Tensor  # int32 [targets + 1]
@@ -32,16 +32,16 @@ class Lists:
 
 @dataclass(frozen=True)
 class SparseSum:
-    ahead: Lists  # of every target, the rows that are summed
-    back: Lists  # of every row, the targets that it is part of
+    ahead: Lists  # the rows of every target
+    back: Lists  # the targets of every row
 
     def __call__(self, source: Tensor) -> Tensor:
-        """[rows, D] to [targets, D]."""
+        """Return the sums: [rows, D] to [targets, D]."""
         return _SparseSum.apply(self, source)  # pyright: ignore[reportReturnType]
 
 
 def sparse_sum(target: np.ndarray, row: np.ndarray, targets: int, rows: int, device: torch.device) -> SparseSum:
-    """Built from pairs (target, row), in any order; a pair may occur twice."""
+    """Build the lists from pairs (target, row), in any order; a pair may occur more than once."""
     longest = LONGEST if device.type == "cuda" else None
     return SparseSum(
         lists_of(target, row, targets, longest).to(device), lists_of(row, target, rows, longest).to(device)
@@ -49,7 +49,7 @@ def sparse_sum(target: np.ndarray, row: np.ndarray, targets: int, rows: int, dev
 
 
 def lists_of(key: np.ndarray, value: np.ndarray, keys: int, longest: int | None = None) -> Lists:
-    """Values by key, in the order in which they come."""
+    """Return the values of each key, in their given order."""
     counts = np.bincount(key, minlength=keys)
     ordered = value if (key[1:] >= key[:-1]).all() else value[np.argsort(key.astype(np.int32), kind="stable")]
     if longest is None or not len(key) or counts.max() <= longest:
@@ -70,7 +70,7 @@ def int32(values: np.ndarray) -> Tensor:
 
 
 def summed(table: Tensor, lists: Lists) -> Tensor:
-    """[rows, D] to [targets, D]."""
+    """Return the sums: [rows, D] to [targets, D]."""
     if not len(lists.rows) or not table.shape[1]:
         whole = lists if lists.parts is None else lists.parts
         return table.new_zeros(len(whole.start) - 1, table.shape[1])
@@ -89,6 +89,6 @@ class _SparseSum(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
         (grad,) = grads
         found = summed(grad.contiguous(), ctx.lists.back)
-        if len(found) < ctx.rows:  # rows that were added to the table later are in no sum
+        if len(found) < ctx.rows:  # rows appended to the table later are in no sum
             found = F.pad(found, (0, 0, 0, ctx.rows - len(found)))
         return None, found

@@ -1,7 +1,7 @@
-"""A decaying rotation, `g = exp((−a + iω) Δ u)`: real decays, frequencies, steps and elapsed times in, its real and imaginary part out.
+"""A decaying rotation, `g = exp((−a + iω) Δ u)`: real and imaginary part, from real decays, frequencies, steps and elapsed times.
 
-`g − 1` is given besides, to the last digit also where little time has passed. The gradient is written by hand: it needs `g` and the time
-alone, and is finite also where `g` has vanished.
+`g − 1` is returned, too, with full precision for short times. The gradient is written by hand: it needs only `g` and the times, and
+is finite even where `g` underflows.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from torch import Tensor
 class Spiral(NamedTuple):
     real: Tensor
     imaginary: Tensor
-    real_change: Tensor  # of `g − 1`, whose imaginary part is that of `g`
+    real_change: Tensor  # real part of `g − 1`; its imaginary part is that of `g`
 
 
 def spiral(decay: Tensor, frequency: Tensor, step: Tensor, elapsed: Tensor) -> Spiral:
-    """`g` from decays and frequencies [P], steps [..., P] and elapsed times [..., 1], which have no gradient: [..., P] each."""
+    """Return `g` [..., P] from decays and frequencies [P], steps [..., P] and elapsed times [..., 1], which have no gradient."""
     return Spiral(*_Spiral.apply(decay, frequency, step, elapsed))  # pyright: ignore[reportGeneralTypeIssues]
 
 

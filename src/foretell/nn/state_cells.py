@@ -1,12 +1,12 @@
-"""The state-space cell of S2-NDTT, in waves: complex states of some layers, which decay and turn between additions and jump at them.
+"""The state-space cell of S2-NDTT, in waves: layers of complex states, which decay and rotate between additions and jump at them.
 
-With `u_0` what is deduced for the fact, in layer `ℓ` of `L`:
+With `u_0` the deduced part of the fact, in layer `ℓ` of `L`:
 
     x_ℓ(t) = g (x_ℓ(s+) + b) − b,   g = exp(Λ_ℓ Δ_ℓ (t − s)),   b = B_ℓ u_{ℓ−1}(t)
     u_ℓ = u_{ℓ−1} + GELU(2 Re(C_ℓ x_ℓ)),   without GELU for ℓ = L
 
 and the embedding is `tanh(u_L)`. Instantiations propose jumps of all `x_ℓ` and new steps, `Δ_ℓ = softplus(bias_ℓ + …)`. A fact without a
-cell has `x = 0` and `Δ = 0`, which leaves `u_L = u_0`. Gradients of complex numbers are `∂/∂Re + i ∂/∂Im`.
+cell has `x = 0` and `Δ = 0`, so that `u_L = u_0`. Gradients of complex numbers are `∂/∂Re + i ∂/∂Im`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from foretell.nn.intensity import softplus
 
 @dataclass(frozen=True)
 class SystemParameters:
-    """Parameters of all functors whose facts are added, filled up to one dimension.
+    """Parameters of all functors whose facts are added, padded to one dimension.
 
     A complex number in `B` and `C` is a pair of rows or columns.
     """
@@ -37,7 +37,7 @@ class SystemParameters:
 
 
 class StateCells(WaveRun):
-    """Versions [V, 3L, P], layer by layer: real part, imaginary part, step; version 0 is zero."""
+    """A pass for versions [V, 3L, P], layer by layer: real part, imaginary part, step; version 0 is zero."""
 
     def __init__(self, given: WaveTables, *parameters: Tensor) -> None:
         super().__init__(given)
@@ -47,9 +47,9 @@ class StateCells(WaveRun):
         self.moves = _Drifts(systems, waves.made_functor, self.elapsed_before, self.dim)
         shape = waves.versions, self.layers, self.states
         self.x, self.step = torch.complex(self.new(shape), self.new(shape)), self.new(shape)
-        self.raw = systems.bias.index_select(0, waves.made_functor)  # what steps are the softplus of
+        self.raw = systems.bias.index_select(0, waves.made_functor)  # arguments of the softplus that gives the steps
 
-    # There
+    # Forwards
 
     def ahead(self) -> None:
         super().ahead()
@@ -84,7 +84,7 @@ class StateCells(WaveRun):
         raw += more
         step.copy_(softplus(raw))
 
-    # Back
+    # Backwards
 
     def slices_back(self) -> tuple[Slices, Slices, Slices]:
         by_part = self.to_cells.view(-1, self.layers, 3, self.states)
@@ -103,7 +103,7 @@ class StateCells(WaveRun):
             grad, to_x, to_step = self.reads.back(grad, None, tables)
             self.to_x.index_add_(0, stage.version, to_x)
             self.to_step.index_add_(0, stage.version, to_step)
-        to_inside += grad  # versions that took in what is deduced have added theirs
+        to_inside += grad  # versions that have this deduced part as an input have added their gradients before
         return to_inside
 
     def update_back(
@@ -126,7 +126,7 @@ class StateCells(WaveRun):
 
 
 class _Drifts:
-    """Advance states from right after an addition to a later time, for all rows of a table, some at a time."""
+    """Advance states from right after an addition to a later time, for some rows of a table at a time."""
 
     def __init__(self, systems: SystemParameters, functor: Tensor, elapsed: Tensor, dim: int) -> None:
         self.systems, self.functor, self.elapsed = systems, functor, elapsed.unsqueeze(-1)
@@ -138,14 +138,14 @@ class _Drifts:
         self.g = torch.zeros_like(self.rate)
         self.above = torch.zeros_like(self.rate)  # x(s+) + b
         self.x = torch.zeros_like(self.rate)
-        self.u, self.y = new(rows, layers, dim), new(rows, layers, dim)  # below each layer, and what it reads
+        self.u, self.y = new(rows, layers, dim), new(rows, layers, dim)  # the input of each layer, and 2 Re(C x)
 
     def tables(self) -> tuple[Tensor, ...]:
-        """The inputs of `ahead`, which gets slices of them."""
+        """Return the tables whose slices are the inputs of `ahead`."""
         return self.functor, self.elapsed, self.rate, self.scaled, self.g, self.above, self.x, self.u, self.y
 
     def ahead(self, deduced: Tensor, x: Tensor, step: Tensor, tables: list[Tensor]) -> tuple[Tensor, Tensor]:
-        """States then [n, L, P], and the stream above all layers [n, D]."""
+        """Return the states at the later time [n, L, P], and the output of the last layer [n, D]."""
         functor, elapsed, rate, scaled, g, above, now, below, read = tables
         torch.mul(step, elapsed, out=scaled)
         torch.exp(rate * scaled, out=g)
@@ -166,12 +166,14 @@ class _Drifts:
             yield layer, B, C
 
     def slopes(self) -> tuple[Tensor, ...]:
-        """The inputs of `back`, which gets slices of them and writes gradients into some."""
+        """Return the tables whose slices are the inputs of `back`, which writes gradients into some of them."""
         moved = self.g * self.above
         by_step = (self.rate * moved).conj_physical_() * self.elapsed
         self.by_rate = moved.conj_physical_() * self.scaled
         cdf = torch.special.ndtr(self.y)
-        by_read = cdf + self.y * torch.exp(-0.5 * self.y * self.y) * 0.3989422804014327  # of GELU; 1/√(2π)
+        by_read = (
+            cdf + self.y * torch.exp(-0.5 * self.y * self.y) * 0.3989422804014327
+        )  # derivative of GELU; 0.398… = 1/√(2π)
         self.to_now, self.to_pushed = torch.zeros_like(self.x), torch.zeros_like(self.x)
         self.to_read = torch.zeros_like(self.y)
         return self.functor, self.g.conj_physical(), by_step, by_read, self.to_now, self.to_pushed, self.to_read
@@ -179,7 +181,7 @@ class _Drifts:
     def back(
         self, to_stream: Tensor | None, to_states: Tensor | None, tables: list[Tensor]
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Gradients of what is deduced, and of states and steps right after the addition; those of one output may be missing."""
+        """Return gradients of deduced parts, and of states and steps right after the addition; the gradient of one output may be None."""
         functor, turned_back, by_step, by_read, to_now, to_pushed, to_read = tables
         rows = len(functor)
         for layer, B, C in reversed(list(self._matrices(functor))):
@@ -198,7 +200,7 @@ class _Drifts:
         return to_stream, to_now * turned_back, (to_now * by_step).real
 
     def of_parameters(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Gradients of decays, frequencies, `B` and `C`."""
+        """Return the gradients of decays, frequencies, `B` and `C`."""
         systems = self.systems
         to_rate = torch.zeros_like(torch.complex(systems.decay, systems.frequency))
         to_rate.index_add_(0, self.functor, self.by_rate * self.to_now)

@@ -1,7 +1,7 @@
 """The embedding of a time (paper, equation 4): float64 times in, features in the model's dtype out.
 
-Component `d` is sin (even `d`) or cos (odd `d`) of `t / (m·(5M/m)^(2⌊d/2⌋/dim))`. The phase is formed in float64 and
-reduced to one turn there, so that a Unix timestamp keeps its milliseconds; only the reduced phase is rounded.
+Component `d` is sin (even `d`) or cos (odd `d`) of `t / (m·(5M/m)^(2⌊d/2⌋/dim))`. The phase is computed in float64 and
+reduced to one turn, so that a Unix timestamp keeps its milliseconds; only the reduced phase is rounded.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ EVEN = 8
 
 
 class TimeEmbedding(nn.Module):
-    """`m` and `M` set the shortest and longest wavelength, `2πm` and `2π·5M` (paper, appendix A)."""
+    """Waves of a time; `m` and `M` set the shortest and longest wavelength, `2πm` and `2π·5M` (paper, appendix A)."""
 
     turns_per_unit: Tensor
     quarter_turns: Tensor
@@ -37,7 +37,7 @@ class TimeEmbedding(nn.Module):
         component = torch.arange(self.dim, dtype=torch.float64, device=device)
         exponent = 2.0 * torch.floor(component / 2.0) / max(self.dim, 1)
         wavelength = FULL_TURN * self.m * (5.0 * self.M / self.m) ** exponent
-        # In front a wave that stands still at 1, behind some that stand still at 0: together [1; time; 0 …] of an even width.
+        # A constant wave of 1 in front and constant waves of 0 at the end make it [1; time; 0 …], of a width that is a multiple of eight.
         behind = self.width - 1 - self.dim
         self.register_buffer("turns_per_unit", F.pad(1.0 / wavelength, (1, behind)), persistent=False)
         quarters = F.pad(0.25 * (component % 2.0), (1, behind))
@@ -46,7 +46,7 @@ class TimeEmbedding(nn.Module):
 
     @property
     def width(self) -> int:
-        """Columns of `[1; time]`, with zeros up to a multiple of eight, for which matrix products are faster."""
+        """The number of columns of `[1; time]`, padded with zeros to a multiple of eight, for which matrix products are faster."""
         return -(-(1 + self.dim) // EVEN) * EVEN
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> TimeEmbedding:
@@ -56,16 +56,16 @@ class TimeEmbedding(nn.Module):
         return self
 
     def forward(self, times: Tensor, dtype: torch.dtype) -> Tensor:
-        """The features alone: [...] float64 -> [..., dim] of `dtype`."""
+        """Return the features: [...] float64 to [..., dim] of `dtype`."""
         return self.with_one(times, dtype)[..., 1 : 1 + self.dim]
 
     def with_one(self, times: Tensor, dtype: torch.dtype) -> Tensor:
-        """`[1; time; 0 …]`: [...] float64 -> [..., width] of `dtype`."""
+        """Return `[1; time; 0 …]`: [...] float64 to [..., width] of `dtype`."""
         assert times.dtype == torch.float64, "times are float64 wherever they become phases"
         turns = torch.addcmul(self.quarter_turns, times.unsqueeze(-1), self.turns_per_unit).frac_()
         phase = torch.empty(turns.shape, dtype=dtype, device=turns.device)
         return torch.mul(turns, FULL_TURN, out=phase).sin_()
 
     def widen(self, matrix: Tensor) -> Tensor:
-        """The columns of a matrix that meet `[1; time]`, with zeros for what `with_one` adds behind."""
+        """Return the columns of a matrix for `[1; time]`, with zeros for the padding of `with_one`."""
         return F.pad(matrix[..., : 1 + self.dim], (0, self.width - 1 - self.dim))

@@ -1,1 +1,1 @@
-"""Models and batches in, log-likelihoods out: the integral's estimators and the terms of the likelihood."""
+"""Training objectives: log-likelihood with estimators of its integral, noise-contrastive estimation, masked pretraining."""

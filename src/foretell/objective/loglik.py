@@ -1,7 +1,7 @@
-"""The log-likelihood (paper, equation 6) of a batch, term by term.
+"""The log-likelihood of a batch (paper, equation 6), term by term.
 
-`Σ log λ_{e_i}(t_i) − ∫ λ(t) dt` over what counts: events and gaps are scored as the batch says. Terms are kept per event and per gap,
-so that every report above this level is a sum of them.
+`Σ log λ_{e_i}(t_i) − ∫ λ(t) dt`, over the events and gaps that the batch marks as scored. Terms are kept per event and per gap, so that
+every reported score is a sum of them.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from foretell.models.capabilities import ExactIntegral, FusedLoss, GapIntensitie
 
 @dataclass(frozen=True)
 class Points:
-    """`Σ weight·λ(time)` over a sequence's points is its integral."""
+    """Points of a sequence: `Σ weight·λ(time)` over them estimates its integral."""
 
     queries: Queries
     weights: Tensor  # float64 [B, Q]
 
     @property
     def gap(self) -> Tensor:
-        """The gap of each point, which is also the number of events that it sees: int64 [1 or B, Q]."""
+        """The gap of each point, which equals the number of events that the point sees: int64 [1 or B, Q]."""
         return self.queries.seen()
 
 
 def in_parts(points: Points, gaps: int, most: int) -> Iterator[Points]:
-    """Points that lie gap by gap, at most about `most` at a time: some of every gap's, then the next."""
+    """Split points that lie gap by gap into parts of about `most` points; each part has some points of every gap."""
     times, weights = (part.unflatten(1, (gaps, -1)) for part in (points.queries.times, points.weights))
     at_a_time = max(1, most // max(1, len(times) * gaps))
     for first in range(0, times.shape[2], at_a_time):
@@ -49,10 +49,10 @@ def stratified(
     uniform: Tensor | None = None,
     short: float | None = None,
 ) -> Points:
-    """Each gap is cut into `points` equal parts with one draw in each: unbiased, and less variance than uniform draws.
+    """Cut each gap into `points` equal parts and draw one point in each: unbiased, with less variance than uniform draws.
 
-    `uniform` may hold the draws on [0, 1), float64 [B, G, points], where the caller makes them (a captured graph does). With `short`,
-    half of the draws are spread evenly over the logarithm of the time since the gap began, from about that time on (`log_stratified`).
+    `uniform` are optional draws on [0, 1), float64 [B, G, points], for callers that make their own, such as a captured graph. With `short`,
+    half of the points are spread over the logarithm of the time since the gap began, above about that time (`log_stratified`).
     """
     start, length = batch.scored_start, batch.gap_length
     if uniform is None:
@@ -66,11 +66,11 @@ def stratified(
 
 
 def log_stratified(batch: Batch, uniform: Tensor, short: float) -> Points:
-    """Half of the draws from the density `1/(u + short)`, where `u` is the time since the gap (what is scored of it) began, half uniform.
+    """Draw half of the points with density `1/(u + short)`, and half uniformly; `u` is the time since the scored part of the gap began.
 
-    A gap of days may begin with a second in which the intensity is a million times as high: a uniform draw would miss that second a
-    hundred thousand times, and then be off as much. Weights are those of multiple importance sampling (Veach & Guibas 1995, balance
-    heuristic), which is unbiased. A single draw is of one kind or the other with probability 1/2.
+    The intensity may be a million times higher in the first second of a gap of days. Only one of a hundred thousand uniform draws would be
+    in that second, and the estimate would have a large error. Weights are those of multiple importance sampling (Veach & Guibas 1995,
+    balance heuristic), which is unbiased. If there is one point per gap, it is of either kind with probability 1/2.
     """
     length, points = batch.gap_length.unsqueeze(-1), uniform.shape[-1]
     whole = torch.log1p(length / short)
@@ -90,7 +90,7 @@ def log_stratified(batch: Batch, uniform: Tensor, short: float) -> Points:
 
 
 def quadrature(batch: Batch, nodes: int, short: float | None = None) -> Points:
-    """Gauss-Legendre nodes in every gap: exact for polynomials of degree 2·nodes − 1, of time or, with `short`, of `log(u + short)`."""
+    """Return Gauss-Legendre nodes per gap: exact for polynomials of degree 2·nodes − 1 of time or, with `short`, of `log(u + short)`."""
     start, length = batch.scored_start.unsqueeze(-1), batch.gap_length.unsqueeze(-1)
     place, weight = gauss_legendre(nodes, start.device)
     if short is None:
@@ -101,9 +101,9 @@ def quadrature(batch: Batch, nodes: int, short: float | None = None) -> Points:
 
 
 def uniform(batch: Batch, points: Tensor, generator: torch.Generator | None, unit: Tensor | None = None) -> Points:
-    """`points[b]` independent draws on the scored part of sequence `b`, as the paper draws them.
+    """Draw `points[b]` independent times in the scored part of sequence `b`, as the paper does.
 
-    `unit` may hold draws on [0, 1), float64 [B, as many or more], where the caller makes them.
+    `unit` are optional draws on [0, 1), float64 [B, at least max(points)], for callers that make their own.
     """
     length = batch.gap_length
     cumulative = torch.cat([length.new_zeros(len(batch), 1), length.cumsum(1)], dim=1)
@@ -121,7 +121,7 @@ def uniform(batch: Batch, points: Tensor, generator: torch.Generator | None, uni
 
 @lru_cache
 def gauss_legendre(nodes: int, device: torch.device) -> tuple[Tensor, Tensor]:
-    """Nodes and weights on [0, 1]; kept, since a captured graph may not copy them to its device."""
+    """Return nodes and weights on [0, 1]; cached, because a captured graph may not copy them to its device."""
     place, weight = np.polynomial.legendre.leggauss(nodes)
     return torch.from_numpy((place + 1.0) / 2.0).to(device), torch.from_numpy(weight / 2.0).to(device)
 
@@ -132,8 +132,8 @@ def _by_gap(times: Tensor, weights: Tensor) -> Points:
 
 @dataclass(frozen=True)
 class Terms:
-    event_log: Tensor  # float64 [B, N]: log λ_{e_i}(t_i), 0 where the event does not count
-    gap_integral: Tensor  # float64 [B, N + 1]: ∫ λ over the gap, 0 where it does not count
+    event_log: Tensor  # float64 [B, N]: log λ_{e_i}(t_i), 0 where the event is not scored
+    gap_integral: Tensor  # float64 [B, N + 1]: ∫ λ over the gap, 0 where the gap is not scored
 
     def log_likelihood(self) -> Tensor:
         """The log-likelihood of each sequence: [B]."""
@@ -147,7 +147,7 @@ def event_terms(model: IntensityModel, history: Any, batch: Batch) -> Tensor:
 
 
 def integral_terms(model: IntensityModel, history: Any, batch: Batch, points: Points) -> Tensor:
-    """`weight·λ` at every point: [B, Q]."""
+    """Return `weight·λ` at every point: [B, Q]."""
     total = model.total(model.state(history, model.collator.plan_queries(batch, points.queries)))
     return total * points.weights.to(total.dtype)
 
@@ -155,8 +155,8 @@ def integral_terms(model: IntensityModel, history: Any, batch: Batch, points: Po
 def log_likelihood(
     model: IntensityModel, batch: Batch, points: Points | None, sample: Sample | None = None, history: Any = None
 ) -> Terms:
-    """The terms of a batch, with the integral at `points`, or in closed form if there are none; `history`: the encoded batch, if
-    available."""
+    """Return the terms of a batch. The integral is a sum over `points`, or exact if `points` is None; `history` is the encoded batch,
+    if available."""
     history = model.encode(model.collator.plan_batch(batch)) if history is None else history
     if points is None:
         assert isinstance(model, ExactIntegral), f"{model.kind} has no closed-form integral"
@@ -176,8 +176,8 @@ def log_likelihood(
 
 @dataclass(frozen=True)
 class Loss:
-    objective: Tensor  # what a step descends
-    negative_log_likelihood: Tensor  # the same without what was added to it
+    objective: Tensor  # the value that a step minimises
+    negative_log_likelihood: Tensor  # without pseudo-events
 
 
 def training_loss(
@@ -188,11 +188,11 @@ def training_loss(
     history: Any = None,
     sample: Sample | None = None,
 ) -> Loss:
-    """The summed negative log-likelihood of a batch, in the model's dtype: the loss of one training step.
+    """Return the negative log-likelihood of a batch, summed, in the model's dtype: the loss of one training step.
 
-    `pseudo_rate` adds that many pseudo-events of every type per unit of time, spread evenly over it: `−rate·∫ Σ_e log λ_e(t) dt`. It keeps
-    types that are rare in training from becoming impossible, just as the pseudo-count of the Poisson floor does. `history` is the
-    encoded batch, where the caller has it. `sample` says that sums over possible events may be estimated from some of them.
+    `pseudo_rate` adds this many pseudo-events of every type per unit of time, spread evenly: `−rate·∫ Σ_e log λ_e(t) dt`. So types that are
+    rare in training do not become impossible; the pseudo-count of the Poisson baseline has the same effect. `history` is the encoded
+    batch, if the caller has it. With `sample`, sums over possible events are estimated from a random sample of them.
     """
     if history is None and points is not None and isinstance(model, FusedLoss) and is_fused(model, points):
         return Loss(*model.fused_losses(batch, points.queries.times, points.weights, pseudo_rate))
@@ -211,14 +211,14 @@ def training_loss(
 
 
 def is_fused(model: FusedLoss, points: Points) -> bool:
-    """Whether `training_loss` takes the kernels that go from the events to the gradients at once."""
+    """Whether `training_loss` uses the fused kernels, which compute the loss and its gradients directly from the events."""
     return points.queries.visible.per_gap is not None and len(points.weights) > 0 and model.is_fused()
 
 
 def _ends_and_inside(
     model: IntensityModel, history: Any, batch: Batch, points: Points, pseudo: bool, sample: Sample | None
 ) -> GapIntensities:
-    """One question to the model where the points lie gap by gap, since an event ends its gap; else two."""
+    """Compute intensities at events and points: in one call if points lie gap by gap, since each event ends a gap, else in two."""
     queries = model.collator.plan_queries(batch, points.queries, sample)
     found = model.ends_and_inside(history, batch, queries, pseudo) if isinstance(model, GapTerms) else None
     if found is not None:

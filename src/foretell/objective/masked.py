@@ -1,7 +1,7 @@
-"""Masked pretraining (paper, end of section 2): a batch and a corruption of it in, the log-probability of each masked event's type out.
+"""Masked pretraining (paper, end of section 2): return the log-probability of the type of each masked event of a corrupted batch.
 
-A share of the events is removed, and of those that stay a share has its type replaced by `mask`; their times are kept. The history of an
-event is all other events of what is left, past and future.
+A share of the events is removed. Of the remaining ones, a share has its type replaced by `mask`, but keeps its time. The history of an
+event is all other remaining events, past and future.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from foretell.models.task_heads import MaskedANHP
 
 @dataclass(frozen=True)
 class Corruption:
-    removed: Tensor  # bool [B, N]: True where an event is seen by nobody
-    masked: Tensor  # bool [B, N]: True where an event has lost its type, which is to be told
-    count: int  # of masked events, known without asking the device
+    removed: Tensor  # bool [B, N]: True where an event is invisible to all others
+    masked: Tensor  # bool [B, N]: True where the type of an event is hidden, and must be predicted
+    count: int  # number of masked events, available without a transfer from the device
 
 
 @dataclass(frozen=True)
 class LabelTerms:
-    log_probability: Tensor  # [labels]: of the true ones
-    right: Tensor  # bool [labels]: True where the likeliest is the true one
+    log_probability: Tensor  # [labels]: of the true labels
+    right: Tensor  # bool [labels]: True where the most probable label is the true one
 
 
 def corrupt(
@@ -39,9 +39,9 @@ def corrupt(
     drop: float,
     device: torch.device | str = "cpu",
 ) -> Corruption:
-    """Drawn on the CPU, event by event, so that a seed gives the same result on every device and for any padding. If there are
-    events, at least one is masked.
-    """
+    """Draw a corruption on the CPU, event by event, so that a seed gives the same result on every device and for any padding.
+
+    If there are events, at least one is masked."""
     valid = np.arange(width) < lengths[:, None]
     removed, masked = np.zeros_like(valid), np.zeros_like(valid)
     removed[valid] = rng.random(valid.sum()) < drop
@@ -55,7 +55,7 @@ def corrupt(
 def masked_terms(
     model: MaskedANHP, batch: Batch, corruption: Corruption, visible: Tensor | np.ndarray | None = None
 ) -> LabelTerms:
-    """`visible` (bool [B, N, N], True where the row sees the column) is a history of the caller's own instead of all other events."""
+    """Return the terms of the masked events. `visible` (bool [B, N, N], True where the row sees the column) replaces the usual history."""
     seen = None if visible is None else checked_sight(batch, visible)
     logs = model.log_probabilities(batch, corruption.removed, corruption.masked, seen)
     true = batch.types[corruption.masked]

@@ -1,10 +1,10 @@
-"""Noise-contrastive estimation (Mei, Wan and Eisner 2020): a batch and its noise in, the loss of a step out; no integral.
+"""Noise-contrastive estimation (Mei, Wan and Eisner 2020): the loss of a step from a batch and its noise, without an integral.
 
-With `λ̲_k(t) = λ_k(t) + M·λ^q_k(t)` the objective is `Σ log(λ_k/λ̲_k)` over the events that happened plus `Σ log(λ^q_k/λ̲_k)` over the
-events of `M` noise streams. Both are logistic functions of `x = log λ_k − log(M·λ^q_k)`: how much more the event looks real than drawn.
+With `λ̲_k(t) = λ_k(t) + M·λ^q_k(t)`, the objective is `Σ log(λ_k/λ̲_k)` over the observed events plus `Σ log(λ^q_k/λ̲_k)` over the
+events of `M` noise streams. Both terms are logistic functions of `x = log λ_k − log(M·λ^q_k)`, the log-odds that an event is observed.
 
-Where a model is made of rules, only possible events may be noise. The noise process then distinguishes functors, not types, and an event
-of a functor is any of those possible at the time, all alike: `λ^q_e(t) = λ^q_F(t)/K_F(t)`, and none where `K_F(t)` is 0.
+For models made of rules, only possible events may be noise. The noise process then has functors as its marks instead of types. A noise
+event of a functor `F` is one of its `K_F(t)` possible events, with equal probability: `λ^q_e(t) = λ^q_F(t)/K_F(t)`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from foretell.objective.noise_parts import Noise
 
 
 def contrast(model: IntensityModel, batch: Batch, noise: NoiseEvents, history: Any = None) -> Tensor:
-    """The negative objective of a batch, summed, in the model's dtype. `history` is the encoded batch, where the caller has it."""
+    """Return the negative objective of a batch, summed, in the model's dtype. `history` is the encoded batch, if the caller has it."""
     history = model.encode(model.collator.plan_batch(batch)) if history is None else history
     queries = model.collator.plan_queries(batch, Queries.seeing(noise.times, noise.seen), chosen=noise.chosen)
     found = model.ends_and_chosen(history, batch, queries, noise.chosen)
@@ -41,13 +41,13 @@ def contrast(model: IntensityModel, batch: Batch, noise: NoiseEvents, history: A
 
 
 def _excess(log_intensity: Tensor, log_noise: Tensor, counts: Tensor) -> Tensor:
-    """`log λ − log(M·λ^q)` where it counts; elsewhere it may be anything, and must not reach a gradient as infinity times nothing."""
+    """Return `log λ − log(M·λ^q)` where `counts` is True, else 0: other values may be infinite and must not reach a gradient."""
     zero = torch.zeros((), dtype=log_intensity.dtype, device=log_intensity.device)
     return torch.where(counts, log_intensity - log_noise.to(log_intensity.dtype), zero)
 
 
 class NoiseSource:
-    """Noise for one model: draws from a fitted process that the model can be contrasted with."""
+    """Draws noise for one model from a fitted process."""
 
     def __init__(self, model: IntensityModel, fitted: Noise, streams: int) -> None:
         self.model, self.streams = model, streams
@@ -60,7 +60,7 @@ class NoiseSource:
         return self.process.draw(batch, self.streams, generator, pseudo_rate, possible)
 
     def _possible(self, model: RuleModel, batch: Batch) -> PossibleMarks:
-        """Functors of events come first among the marks; others happen and are no noise."""
+        """Return the possible events of each mark. Functors of events are the first marks; other marks are never noise."""
         found = possible_events(model, batch)
         others = np.zeros((*found.count.shape[:2], len(self.marks) - found.count.shape[2]))
         count = torch.from_numpy(np.concatenate([found.count, others], axis=2))
@@ -68,12 +68,12 @@ class NoiseSource:
 
 
 def functor_marks(model: RuleModel) -> Vocabulary:
-    """Functors of events, in the model's order, and then those of other types that happen."""
+    """Return the marks: the functors of events in the model's order, then those of other types that occur."""
     others = sorted({model.program.split(name)[0] for name in model.vocabulary.names} - set(model.functors))
     return Vocabulary((*model.functors, *others))
 
 
 def marks_of_types(model: RuleModel, marks: Vocabulary) -> Tensor:
-    """The functor of every type: int64 [types]."""
+    """Return the mark of every type: int64 [types]."""
     place = {name: number for number, name in enumerate(marks.names)}
     return torch.tensor([place[model.program.split(name)[0]] for name in model.vocabulary.names], dtype=torch.long)

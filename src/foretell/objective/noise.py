@@ -1,12 +1,12 @@
-"""Noise for noise-contrastive estimation: a batch in, all noise events of `M` streams given the real events out, drawn exactly.
+"""Noise for noise-contrastive estimation: draws all events of `M` noise streams exactly, given the observed events of a batch.
 
-In the gap that begins at `s`, a Poisson or Hawkes process has `λ^q_k(t) = μ_k + Σ_j r_kj·exp(−β_j(t−s))`, where `r` is what the real
-events still add; timed noise adds step functions of the time since the sequence began and since the last event of the same mark. Given the
-real events, `M` streams together are a Poisson process with intensity `M·λ^q`, and this one is a sum of simple parts (`noise_parts`):
-one constant, one falling exponential for each decay, and the step functions. Each part has a Poisson number of events, at times found by
-inverting its integral: nothing is thinned and nothing is cut off.
+In the gap that begins at `s`, a Poisson or Hawkes process has `λ^q_k(t) = μ_k + Σ_j r_kj·exp(−β_j(t−s))`, where `r` is the excitation by
+earlier events. Timed noise adds step functions of the time since the sequence began and since the last event of the same mark. Given the
+observed events, `M` streams together are a Poisson process with intensity `M·λ^q`. It is a sum of simple parts (`noise_parts`): a constant,
+a falling exponential for each decay, and step functions. Each part has a Poisson number of events, whose times are found by
+inverting its integral, so that there is neither thinning nor truncation.
 
-A *mark* is what the process distinguishes: types of events, or, for models made of rules, the functors of events (`nce.NoiseSource`).
+A *mark* is an event type of the noise process: a type of the data or, for models made of rules, a functor of events (`nce.NoiseSource`).
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ from foretell.objective.noise_parts import (
     since_start,
 )
 
-EVENTS_AT_ONCE = 256  # whose effects on each other are one product
-NO_FACT = -1  # in place of a fact where there is only padding
-WEIGHTS_AT_ONCE = 1 << 24  # gaps × parts × marks
+EVENTS_AT_ONCE = 256  # events whose effects on each other are computed in one product
+NO_FACT = -1  # the fact of padding
+WEIGHTS_AT_ONCE = 1 << 24  # limit of gaps × parts × marks per block
 
 
 @dataclass(frozen=True)
@@ -43,17 +43,17 @@ class NoiseEvents:
     """The noise events of a batch, padded and sorted by time, and the noise intensities of the observed events."""
 
     times: Tensor  # float64 [B, Q]
-    seen: Tensor  # int64 [B, Q]: how many real events each sees, which is its gap
-    chosen: Tensor  # int64 [B, Q]: its type, or its fact where the model is made of rules
-    log_rate: Tensor  # float64 [B, Q]: log λ^q of it, of one stream
-    valid: Tensor  # bool [B, Q]: True where it is no padding
-    pseudo: Tensor  # bool [B, Q]: True where it is a pseudo-event, which counts as real
+    seen: Tensor  # int64 [B, Q]: the number of real events that each one sees, which is also its gap
+    chosen: Tensor  # int64 [B, Q]: the type, or the fact where the model is made of rules
+    log_rate: Tensor  # float64 [B, Q]: log λ^q of the event, in one stream
+    valid: Tensor  # bool [B, Q]: False for padding
+    pseudo: Tensor  # bool [B, Q]: True for a pseudo-event, which counts as observed
     log_rate_at_events: Tensor  # float64 [B, N]
     streams: int  # M
-    drawn: int  # how many are valid
+    drawn: int  # the number of valid events
 
     def rows(self, start: int, stop: int) -> NoiseEvents:
-        """The draws of some sequences, without unnecessary padding."""
+        """Return the noise of the rows `start` to `stop`, without unnecessary padding."""
         if start == 0 and stop >= len(self.valid):
             return self
         valid = self.valid[start:stop]
@@ -66,14 +66,14 @@ class NoiseEvents:
 
 @dataclass(frozen=True)
 class PossibleMarks:
-    """For models made of rules: how many events of each mark are possible in each gap, and which they are."""
+    """For models made of rules: the number of possible events of each mark in each gap, and a function that returns their facts."""
 
     count: Tensor  # float64 [B, G, K]
-    # From rows, gaps, marks and numbers below the count, all [n] on the host: facts.
+    # Maps rows, gaps, marks and numbers below the count (arrays [n] on the host) to facts [n].
     facts: Callable[[np.ndarray, np.ndarray, np.ndarray, np.ndarray], np.ndarray]
 
     def drawn(self, draws: _Draws, generator: torch.Generator) -> Tensor:
-        """One of the possible facts of each drawn mark, all alike."""
+        """Draw one of the possible facts of each drawn mark, with equal probability."""
         count = self.count[draws.row, draws.gap, draws.mark]
         uniform = torch.rand(count.shape, generator=generator, dtype=torch.float64, device=count.device)
         which = torch.minimum((uniform * count).floor(), count - 1.0).long()
@@ -83,7 +83,7 @@ class PossibleMarks:
 
 @dataclass(frozen=True)
 class _Draws:
-    """Events of a batch, one after the other."""
+    """Drawn events of a batch in flat arrays: all [draws]."""
 
     row: Tensor
     gap: Tensor
@@ -92,13 +92,13 @@ class _Draws:
     pseudo: Tensor
 
     def below(self, rows: int) -> _Draws:
-        """The draws as rows of a larger batch, with this many rows above them."""
+        """Return the draws for a larger batch with this many rows before them."""
         return replace(self, row=self.row + rows)
 
 
 class NoiseProcess:
     def __init__(self, process: Noise, device: torch.device, mark_of_type: Tensor | None = None) -> None:
-        """`mark_of_type` [types] maps the types of the data to marks of the process; None: they are the same."""
+        """`mark_of_type` [types] maps the types of the data to marks of the process; None if both are the same."""
         self.mark_of_type = None if mark_of_type is None else mark_of_type.to(device)
         self.timed = None
         if isinstance(process, TimedNoise):
@@ -125,7 +125,7 @@ class NoiseProcess:
         pseudo_rate: float = 0.0,
         possible: PossibleMarks | None = None,
     ) -> NoiseEvents:
-        """Fresh noise; `pseudo_rate` adds pseudo-events of every type (or possible event), that many per unit of time."""
+        """Draw new noise; `pseudo_rate` adds this many pseudo-events of every type (or possible event) per unit of time."""
         raised = self._raised(batch)
         rows, gaps = batch.gap_length.shape
         columns = 1 + len(self.beta) + 2 * (self.timed is not None) + bool(pseudo_rate)
@@ -147,10 +147,10 @@ class NoiseProcess:
             return _padded(batch, drawn, drawn.mark, 0, rate, at_events, streams)
         rate = (
             rate - possible.count[drawn.row, drawn.gap, drawn.mark].log()
-        )  # an event of a mark is one of those possible
+        )  # of all possible events of the mark, one is drawn
         at_events = at_events - possible.count[row, gap, marks].clamp(min=1.0).log()
         chosen = possible.drawn(drawn, generator)
-        if bool((chosen < 0).any()):  # candidates of products that are no possible events: they are no noise
+        if bool((chosen < 0).any()):  # candidates of products that are not possible events are not noise
             kept = chosen >= 0
             drawn = _Draws(*(getattr(drawn, one.name)[kept] for one in fields(_Draws)))
             chosen, rate = chosen[kept], rate[kept]
@@ -160,11 +160,9 @@ class NoiseProcess:
         return batch.types if self.mark_of_type is None else self.mark_of_type[batch.types]
 
     def _raised(self, batch: Batch) -> Tensor:
-        """`r`: what earlier events add to each mark at the start of each gap, by decay [B, G, J, K]."""
+        """Return `r` [B, G, J, K]: the excitation of each mark by earlier events at the start of each gap, per decay."""
         times, effect = batch.gap_start[:, 1:], self.alpha[self._marks(batch)]  # [B, N, J, K]
-        effect = (
-            effect * batch.is_event[..., None, None]
-        )  # an expiry excites nothing, and its gap goes on from the last event
+        effect = effect * batch.is_event[..., None, None]  # an expiry excites nothing
         current = effect.new_zeros(len(batch), len(self.beta), len(self.mu))
         since = times.new_zeros(len(batch), 1)
         found = [current.unsqueeze(1)]
@@ -172,7 +170,7 @@ class NoiseProcess:
             part = slice(first, first + EVENTS_AT_ONCE)
             now = times[:, part]
             before = torch.ones(now.shape[1], now.shape[1], dtype=now.dtype, device=now.device).tril()
-            elapsed = (now.unsqueeze(2) - now.unsqueeze(1)).clamp(min=0.0)  # [B, after which, by which]
+            elapsed = (now.unsqueeze(2) - now.unsqueeze(1)).clamp(min=0.0)  # [B, at this event, by this event]
             decay = torch.exp(-elapsed.unsqueeze(1) * self.beta[:, None, None]) * before  # [B, J, n, n]
             new = (decay @ effect[:, part].transpose(1, 2)).transpose(1, 2)
             kept = torch.exp(-(now - since).unsqueeze(-1) * self.beta).unsqueeze(-1)
@@ -181,7 +179,7 @@ class NoiseProcess:
         return torch.cat(found, dim=1)
 
     def parts(self, batch: Batch, raised: Tensor | None = None) -> list[NoisePart]:
-        """What `λ^q` is the sum of; `raised` is what earlier events add to each gap, where it is known."""
+        """Return the parts whose sum is `λ^q`; `raised` is the excitation at the start of each gap, if known."""
         raised = self._raised(batch) if raised is None else raised
         found: list[NoisePart] = [ConstantPart(batch, self.mu), FallingPart(batch, raised, self.beta)]
         if self.timed is not None:
@@ -215,7 +213,7 @@ class NoiseProcess:
         )
         uniform = torch.rand(2, len(row), generator=generator, dtype=torch.float64, device=number.device)
         whole = expected[row, gap, column]
-        # Below the whole even where a product is rounded up: the mark that is found has some weight.
+        # Stay below the whole even if the product is rounded up, so that the mark found has a positive weight.
         target = torch.minimum(uniform[0] * whole, torch.nextafter(whole, torch.zeros_like(whole)))
         mark = torch.searchsorted(upto[row, gap, column], target.unsqueeze(-1), right=True).squeeze(-1)
         waited, begin = torch.empty_like(whole), 0
@@ -230,7 +228,7 @@ class NoiseProcess:
 
 
 def log_rate(parts: list[NoisePart], places: GapMarks, time: Tensor) -> Tensor:
-    """`log λ^q` of marks at times, of one stream and of all events of a mark together."""
+    """Return `log λ^q` of marks at times, for one stream and all events of a mark together."""
     first, *others = (part.rate(places, time) for part in parts)
     return sum(others, start=first).log()
 
@@ -238,7 +236,7 @@ def log_rate(parts: list[NoisePart], places: GapMarks, time: Tensor) -> Tensor:
 def _padded(
     batch: Batch, drawn: _Draws, chosen: Tensor, padding: int, log_rate: Tensor, at_events: Tensor, streams: int
 ) -> NoiseEvents:
-    """Events of a sequence side by side in order of time. Padding lies at the beginning and sees nothing."""
+    """Lay out the events of each sequence in order of time. Padding comes first in time and sees no events."""
     order = torch.argsort(drawn.time, stable=True)
     order = order[torch.argsort(drawn.gap[order], stable=True)]
     order = order[torch.argsort(drawn.row[order], stable=True)]

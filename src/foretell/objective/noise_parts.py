@@ -1,8 +1,8 @@
-"""What noise is a sum of: Poisson processes in every gap, given the real events: constant, falling, or following a clock.
+"""The parts of noise: Poisson processes in every gap, given the observed events. A part is constant, falling, or a step function of time.
 
-A batch and what its real events left behind in; expected counts, times and rates of one part out. The integral of each part can be
-inverted, so that its events are drawn exactly. A part may have several *columns*, which are drawn apart. Rates that follow a clock are step
-functions of elapsed time (`Profile`).
+From a batch and the excitation by its events, a part computes expected counts, times and rates. The integral of each part can be
+inverted, so that its events are drawn exactly. A part may have several *columns*, which are drawn separately. `Profile` is a step function
+of elapsed time.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ from foretell.models.tensor_file import read_tensors
 
 @dataclass(frozen=True)
 class Profile:
-    """A step function: from `edges[k, r]` to the next edge, mark `k` has the rate `rate[k, r]`. The last step never ends; the rate
+    """A step function: the rate of mark `k` is `rate[k, r]` from `edges[k, r]` to the next edge. The last step never ends, and the rate
     before 0 is zero."""
 
-    edges: Tensor  # float64 [K, R]: they rise from 0; equal ones are steps without length
+    edges: Tensor  # float64 [K, R]: ascending from 0; two equal edges make an empty step
     rate: Tensor  # float64 [K, R]
-    mass: Tensor  # float64 [K, R]: the integral up to each edge
+    mass: Tensor  # float64 [K, R]: the integral from 0 to each edge
 
     @classmethod
     def of(cls, edges: Tensor, rate: Tensor) -> Self:
-        """Check the values, which may come from a file; mistakes raise a ValueError."""
+        """Check the values, which may come from a file, and compute the integrals. Raise a ValueError if they are wrong."""
         fine = edges.ndim == 2 and edges.shape == rate.shape and edges.shape[1] > 0
         if not fine or edges.dtype != torch.float64 or rate.dtype != torch.float64:
             found = f"{edges.dtype} {list(edges.shape)} and {rate.dtype} {list(rate.shape)}"
@@ -58,34 +58,34 @@ class Profile:
 
     @classmethod
     def from_steps(cls, steps: Sequence[tuple[np.ndarray, np.ndarray]]) -> Self:
-        """From edges and rates of each mark, as many as it has: shorter ones get last steps again, without length."""
+        """Make a profile from edges and rates of each mark. Marks with fewer steps are filled up with empty last steps."""
         most = max((len(edges) for edges, _ in steps), default=1)
         padded = [[np.pad(one, (0, most - len(one)), mode="edge") for one in pair] for pair in steps]
         edges, rate = np.array(padded, dtype=np.float64).reshape(len(steps), 2, most).transpose(1, 0, 2)
         return cls.of(torch.from_numpy(edges.copy()), torch.from_numpy(rate.copy()))
 
     def scaled(self, factors: Tensor) -> Self:
-        """With the rates of each mark multiplied by its factor: [K]."""
+        """Return a profile whose rates are multiplied by the factor of their mark [K]."""
         return type(self).of(self.edges, self.rate * factors.unsqueeze(-1))
 
     def to(self, device: torch.device) -> Self:
         return type(self)(self.edges.to(device), self.rate.to(device), self.mass.to(device))
 
     def upto(self, elapsed: Tensor) -> Tensor:
-        """The integrals of all marks from 0: [..., K] from [..., K]."""
+        """Return the integrals of all marks from 0 to the elapsed times: [..., K] to [..., K]."""
         flat = elapsed.clamp(min=0.0).reshape(-1, len(self.rate)).T.contiguous()
         step = torch.searchsorted(self.edges, flat, right=True) - 1
         found = self.mass.gather(1, step) + (flat - self.edges.gather(1, step)) * self.rate.gather(1, step)
         return found.T.reshape(elapsed.shape)
 
     def at(self, elapsed: Tensor, marks: Tensor) -> Tensor:
-        """Rates of single marks: [...] from [...] and [...]."""
+        """Return the rates of single marks at elapsed times: [...] from [...] and [...]."""
         step = _last(self.edges, marks, elapsed.clamp(min=0.0))
         return torch.where(elapsed >= 0.0, self.rate[marks, step], 0.0)
 
     def when(self, mass: Tensor, marks: Tensor) -> Tensor:
-        """The elapsed time at which the integral of a mark is `mass`, which it must reach: [...] from [...] and [...]."""
-        # Where a rate is 0 the mass stands still: the last such step is the one before it goes on.
+        """Return the elapsed time at which the integral of a mark reaches `mass`: [...] from [...] and [...]. It must reach it."""
+        # Where the rate is 0 the integral is constant; `_last` returns the last of such steps, which is before the integral rises again.
         step = _last(self.mass, marks, mass)
         rate = self.rate[marks, step]
         more = torch.where(rate > 0.0, (mass - self.mass[marks, step]) / rate, 0.0)
@@ -93,7 +93,7 @@ class Profile:
 
 
 def _last(table: Tensor, rows: Tensor, value: Tensor) -> Tensor:
-    """The last place in each one's row that is not above its value, where the first never is: by halving.
+    """Return the last position in row `rows[i]` of the table whose entry is at most `value[i]`, by bisection. The first entry always is.
 
     `searchsorted` would need a copy of the row for each value.
     """
@@ -110,7 +110,7 @@ def _last(table: Tensor, rows: Tensor, value: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class GapMarks:
-    """Marks in gaps of a batch, of any one shape."""
+    """Marks in gaps of a batch; the three tensors have the same shape."""
 
     row: Tensor
     gap: Tensor
@@ -122,15 +122,15 @@ class NoisePart(Protocol):
     def columns(self) -> int: ...
 
     def expected(self, streams: int) -> Tensor:
-        """The number of events of each column and mark in each gap: [B, G, columns, K]."""
+        """Return the expected number of events per gap, column and mark: [B, G, columns, K]."""
         ...
 
     def waits(self, places: GapMarks, column: Tensor, uniform: Tensor) -> Tensor:
-        """How long after the start of the scored part of a gap an event comes that has this share of its integral before it."""
+        """Return the time, after the start of the scored part of a gap, at which the integral has reached this share `uniform`."""
         ...
 
     def rate(self, places: GapMarks, time: Tensor) -> Tensor:
-        """The rate of one stream, all columns together."""
+        """Return the rate of one stream, with all columns together."""
         ...
 
 
@@ -179,7 +179,7 @@ class FallingPart:
 
 @dataclass(frozen=True)
 class ClockPart:
-    """A step function of the time since an origin, which every gap and mark has its own of; nothing where it is infinite."""
+    """A step function of the time since an origin, one origin per gap and mark; the rate is 0 where the origin is infinite."""
 
     batch: Batch
     profile: Profile
@@ -193,7 +193,7 @@ class ClockPart:
 
     @cached_property
     def _mass(self) -> Tensor:
-        """The integral over each gap, and 0 over those that are not scored: [B, G, K]."""
+        """The integral over the scored part of each gap, 0 for gaps that are not scored: [B, G, K]."""
         found = self.profile.upto(self.batch.gap_end.unsqueeze(-1) - self.origin) - self._before
         return torch.where(self.batch.gap_length.unsqueeze(-1) > 0.0, found.clamp(min=0.0), 0.0)
 
@@ -211,12 +211,12 @@ class ClockPart:
 
 
 def since_start(batch: Batch, marks: int) -> Tensor:
-    """The origin of a clock that runs from the beginning of the sequence."""
+    """Return the origin of a clock that starts with the sequence."""
     return batch.times.new_zeros(1, 1, 1).expand(*batch.gap_start.shape, marks)
 
 
 def since_own(batch: Batch, mark_of_event: Tensor, marks: int) -> Tensor:
-    """The time of the last event of each mark before each gap; infinite if there is none."""
+    """Return the time of the last event of each mark before each gap [B, G, K]; infinity if there is none."""
     number = torch.arange(1, batch.times.shape[1] + 1, device=batch.times.device) * batch.is_event
     number = number.expand_as(mark_of_event)
     last = number.new_zeros(*batch.gap_start.shape, marks)
@@ -231,12 +231,12 @@ PROFILES = ("since_start", "since_own")
 
 @dataclass(frozen=True)
 class TimedNoise:
-    """`λ^q_k(t)` is that of the Hawkes process, plus what its profiles say of mark `k` at two elapsed times."""
+    """`λ^q_k(t)` of a Hawkes process, plus two step functions for each mark `k`, of two elapsed times."""
 
     kind: ClassVar[str] = "timed"
-    hawkes: Hawkes  # its constant and falling parts, with the weights that they have in the sum; so are the rates below
-    since_start: Profile  # of the time since the sequence began
-    since_own: Profile  # of the time since the last event of the same mark; there is none before the first
+    hawkes: Hawkes  # the constant and falling parts; its rates and those of the profiles already contain their weights in the sum
+    since_start: Profile  # step function of the time since the sequence began
+    since_own: Profile  # step function of the time since the last event of the same mark; not used before the first one
 
     @property
     def vocabulary(self) -> Vocabulary:
@@ -261,7 +261,7 @@ def save_noise(process: IntensityModel | TimedNoise, path: Path) -> None:
 
 
 def load_noise(path: Path) -> IntensityModel | TimedNoise:
-    """A file that holds none is the user's error."""
+    """Load a noise process. A file without one is the user's error: raise a ForetellError."""
     file = read_tensors(path, "foretell", "a foretell model", "no such model file")
     try:
         if file.description["kind"] != TimedNoise.kind:
@@ -269,7 +269,7 @@ def load_noise(path: Path) -> IntensityModel | TimedNoise:
         return _timed_noise(file.description, file.tensors)
     except ForetellError:
         raise
-    except Exception as error:  # whatever a description can provoke is a mistake of the file
+    except Exception as error:  # any exception comes from a damaged file
         raise ForetellError(f"{path}: not a foretell model ({type(error).__name__}: {error})") from error
 
 
@@ -278,7 +278,7 @@ def _timed_noise(description: dict[str, Any], tensors: dict[str, Tensor]) -> Tim
         raise ValueError(f"its format is {description['format']}, this version reads format {FORMAT}")
     types, decays = len(description["types"]), len(tensors["beta"])
     expected = {"mu": (types,), "alpha": (types, types, decays), "beta": (decays,)}
-    for name, shape in expected.items():  # a file must not ask for more than it holds
+    for name, shape in expected.items():  # allocate no more than the file contains
         if tuple(tensors[name].shape) != shape or tensors[name].dtype != torch.float64:
             raise ValueError(f"{name} is {tensors[name].dtype} {list(tensors[name].shape)}, expected {list(shape)}")
     spec = description["spec"] | {"decays": decays, "dtype": "float64"}
