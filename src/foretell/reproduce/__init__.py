@@ -1,1 +1,1 @@
-"""`foretell reproduce`: an experiment's definition in; fits, scores, tests and findings out, piece by piece."""
+"""`foretell reproduce`: runs an experiment's definition unit by unit, and makes fits, scores, tests and findings."""

@@ -1,4 +1,4 @@
-"""`python -m foretell.reproduce NAME…`: as `foretell reproduce`, without typer."""
+"""`python -m foretell.reproduce NAME…`: does what `foretell reproduce` does, without typer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A unit as it is given to a worker of a pool (`foretell.shards`), wherever that is, and how the work on it ended."""
+"""A unit as a worker of a pool (`foretell.shards`) receives it, and how the work on it ended."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from foretell.reproduce.experiment import Choice, Definition, open_experiment, r
 from foretell.reproduce.unit import Unit, UnitFolder, Workspace, last_line
 from foretell.train.fit import TrainingInterrupt
 
-POLL = 1.0  # seconds between two looks at the clock
+POLL = 1.0  # seconds between checks of the deadline
 
 
 @dataclass(frozen=True)
 class Assignment:
-    """A unit, and everything that another process needs to run it."""
+    """A unit with everything that another process needs to run it."""
 
     experiment: str  # a name or a folder
     choice: Choice
@@ -35,18 +35,18 @@ class Assignment:
 class UnitOutcome:
     """How the work on a unit ended."""
 
-    state: Literal["done", "failed", "stopped", "taken"]  # taken: another call is at work on it
+    state: Literal["done", "failed", "stopped", "taken"]  # taken: another call works on it
     seconds: float
     error: str = ""
 
 
 def placed(experiment: str) -> str:
-    """A folder by its whole path, which means the same wherever a worker runs; a name as it is."""
+    """Return the absolute path of an experiment's folder, which is valid for every worker; a name is returned unchanged."""
     return str(Path(experiment).resolve()) if Path(experiment).is_dir() else experiment
 
 
 class Worker:
-    """Works on one unit after another, and keeps the experiments and data that it has opened."""
+    """Works on units one after another, and keeps opened experiments and data in memory."""
 
     def __init__(self) -> None:
         self.experiments: dict[tuple[str, Choice], Any] = {}
@@ -58,14 +58,14 @@ class Worker:
         with folder.held() as mine:
             if not mine:
                 return UnitOutcome("taken", 0.0)
-            if folder.state(given.unit) == "done":  # by another call, since this one looked
+            if folder.state(given.unit) == "done":  # another call has finished it in the meantime
                 return UnitOutcome("done", 0.0)
             return self._work(given, definition, folder, stop)
 
     def _work(
         self, given: Assignment, definition: Definition, folder: UnitFolder, stop: Callable[[], bool]
     ) -> UnitOutcome:
-        """Errors are written into the unit's folder; the other units continue."""
+        """Run the unit; write an error into its folder, so that the other units continue."""
         began = time.monotonic()
 
         def over() -> bool:
@@ -81,7 +81,7 @@ class Worker:
             shipped = definition.folder.parents[1] / "programs" if len(definition.folder.parents) > 1 else Path()
             with limits(allow=(*read_limits().allow, definition.folder, shipped)):
                 found: Mapping[str, Any] = self.experiments[key].work(given.unit, workspace)
-            folder.finish(given.unit, {**workspace.machine(), **found})  # what is taken over says where it ran
+            folder.finish(given.unit, {**workspace.machine(), **found})  # results from elsewhere keep their machine
         except TrainingInterrupt:
             return UnitOutcome("stopped", time.monotonic() - began)
         except Exception as error:
@@ -92,5 +92,5 @@ class Worker:
 
 
 def work_on_unit(worker: Worker, given: Assignment, stop: Callable[[], bool]) -> UnitOutcome:
-    """The work of a shard, for a pool: what the worker has opened stays with its process."""
+    """Run a unit as a shard of a pool; what the worker has opened stays in its process."""
     return worker.work(given, stop)

@@ -1,9 +1,9 @@
-"""The command behind `foretell reproduce` and `python -m foretell.reproduce`: names and options in, what is printed and written out.
+"""The command behind `foretell reproduce` and `python -m foretell.reproduce`: takes names and options, prints and writes results.
 
-An experiment's folder gets `results.json` (every number), `results.md` (tables and findings) and pictures. Records of units that it has
-no files of any more, from an earlier `results.json`, are kept.
+An experiment's folder gets `results.json` (every number), `results.md` (tables and findings) and pictures. An earlier `results.json` may
+have records of units whose files are gone; these records are kept.
 
-The command needs neither typer nor rich, so that it runs on a machine that has torch, numpy, safetensors and lark alone.
+The command needs neither typer nor rich, so it runs on a machine that has only torch, numpy, safetensors and lark.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ RESULTS, PAGE = "results.json", "results.md"
 
 
 def write_results(course: ExperimentProgress, published: bool = False) -> ExperimentSummary:
-    """Into the folder of its units; `published`: into that of its definition as well."""
+    """Write results into the folder of the units and, with `published`, also into the folder of the definition; return the summary."""
     if published:
         course = replace(course, results=with_published(course))
-    if published and not course.results.records:  # an empty page must not take the place of what is published
+    if published and not course.results.records:  # an empty page must not replace published results
         raise ForetellError(
             f"{course.results.folder}: no unit is done there, so there is nothing to publish; see `out=`"
         )
@@ -52,7 +52,7 @@ def write_results(course: ExperimentProgress, published: bool = False) -> Experi
 
 
 def with_published(course: ExperimentProgress) -> Results:
-    """Results together with published results of units that are not here, so that models can be compared without their files."""
+    """Return the results, completed by published results of missing units, so that models can be compared without their files."""
     results, path = course.results, course.definition.folder / RESULTS
     if not isinstance(course.experiment, Models) or not path.exists():
         return results
@@ -97,19 +97,19 @@ def _write(course: ExperimentProgress, summary: ExperimentSummary, folder: Path)
         head = json.dumps(found, indent=1, allow_nan=False)
         rows = ",\n".join(
             f"  {json.dumps(one, allow_nan=False)}" for one in records
-        )  # a line each, so that a change is one line
+        )  # one line each, so that a change is one line
         file.write(f'{head[:-2]},\n "records": [\n{rows}\n ]\n}}\n')
     with replacing(folder / PAGE) as temporary:
         temporary.write_text(page(definition.title, definition.quick, found["units"], summary), encoding="utf-8")
     for picture in summary.pictures:
         try:
             picture.draw(folder / picture.name)
-        except ForetellError as error:  # matplotlib is not here
+        except ForetellError as error:  # matplotlib is not installed
             log.warning("%s: no picture: %s", folder / picture.name, error)
 
 
 def _earlier(path: Path, results: Results, quick: bool) -> list[dict[str, Any]]:
-    """Records of other units, so that results add up wherever they were made; not those of settings that have changed since."""
+    """Return the records of units that are not here, so that results of several machines add up; not those with outdated settings."""
     if not path.exists():
         return []
     found = _read_results(path)
@@ -211,7 +211,7 @@ class Outcome:
 
 
 def reproduce(experiments: Sequence[str], wanted: ReproduceOptions, tell: Callable[[str], None]) -> Outcome:
-    """All units that are pending, then tables, tests and findings of what is done."""
+    """Run all pending units, then write tables, tests and findings of the finished ones."""
     with stopping() as asked:
         courses = run_units(_all(experiments, wanted, tell), wanted, tell, lambda: asked["stop"])
         interrupted = asked["stop"]
@@ -220,7 +220,7 @@ def reproduce(experiments: Sequence[str], wanted: ReproduceOptions, tell: Callab
 
 
 def _all(experiments: Sequence[str], wanted: ReproduceOptions, tell: Callable[[str], None]) -> list[str]:
-    """`all` stands for every experiment whose data are there."""
+    """Return the names of experiments; `all` stands for every experiment whose data exist."""
     found: list[str] = []
     for name in experiments:
         if name != ALL:
@@ -241,14 +241,14 @@ def _all(experiments: Sequence[str], wanted: ReproduceOptions, tell: Callable[[s
 def reproduce_options(
     *, data: str | None, out: str | None, models: str, seeds: str, quick: bool, **others: Any
 ) -> ReproduceOptions:
-    """Options as they were typed, checked; `others` are fields of `ReproduceOptions`."""
+    """Check options from a command line and convert them; `others` are fields of `ReproduceOptions`."""
     choice = Choice(quick, tuple(part.strip() for part in models.split(",") if part.strip()), _seeds(seeds))
     folder = Path(out or ("reproduced/quick" if quick else "reproduced"))
     return ReproduceOptions(out=folder, data=Path(data) if data else None, choice=choice, **others)
 
 
 def listed() -> list[dict[str, Any]]:
-    """The experiments that there are, with their first units."""
+    """Return all experiments with their first units."""
     found = []
     for name in names():
         definition = read_definition(name)
@@ -274,7 +274,7 @@ def listed_text() -> str:
 
 
 def aligned(lines: Sequence[str]) -> list[str]:
-    """A Markdown table with columns of one width."""
+    """Return the lines of a Markdown table, padded so that columns are aligned."""
     rows = [[cell.strip() for cell in line.strip("| ").split(" | ")] for line in lines]
     rows = [row for row in rows if set("".join(row)) != {"-"}]
     widths = [

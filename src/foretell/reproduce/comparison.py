@@ -1,10 +1,10 @@
-"""Results of experiments of the kind "models": the table with intervals, the tests between models, the sizes chosen on dev, and
-the paper's findings.
+"""Results of experiments of the kind "models": a table with intervals, tests between models, the sizes chosen on dev, and
+findings of the paper.
 
-Seeds are pooled: each event's score is its mean over the seeds, and intervals and permutation tests see these means. They are over
-sequences where there are enough of them, else over events. The spread is the standard deviation of the seeds' scores. All comparisons,
-those of the table and those of findings, are one family for Holm's correction. Scores and tests of models whose units are not here
-are taken from the published results.
+Seeds are pooled: the score of an event is its mean over the seeds, and intervals and permutation tests use these means. The units are
+sequences if there are enough, else events. The spread is the standard deviation of the seeds' scores. All comparisons of the table and
+of findings are one family for Holm's correction. If the units of a model are missing, its scores and tests are taken from the published
+results.
 """
 
 from __future__ import annotations
@@ -46,26 +46,26 @@ class Score:
     kind: str
     estimate: Estimate
     spread: float | None  # standard deviation over the seeds; None: one seed
-    values: tuple[float, ...]  # of each seed
+    values: tuple[float, ...]  # one per seed
 
 
 @dataclass(frozen=True)
 class ModelComparison:
     """The results that findings use."""
 
-    models: tuple[str, ...]  # with scores
+    models: tuple[str, ...]  # models that have scores
     scores: Mapping[tuple[str, str], Score]  # by (model, metric)
-    records: Mapping[str, tuple[Mapping[str, Any], ...]]  # finals, by model
-    sizes: Mapping[str, Mapping[str, Any]]  # that dev chose
+    records: Mapping[str, tuple[Mapping[str, Any], ...]]  # records of final fits, by model
+    sizes: Mapping[str, Mapping[str, Any]]  # the sizes that were chosen on dev, by model
     grid: Sequence[Mapping[str, Any]] = ()  # every size that was tried: model, size, seed, dev
     rows: Mapping[str, SeedRows] = field(default_factory=dict)
     earlier: Mapping[Comparand, Mapping[str, Any]] = field(default_factory=dict)  # tests of an earlier `results.json`
-    like: frozenset[str] = frozenset()  # models that have the size of another, and no grid of their own
-    constant: frozenset[str] = frozenset()  # models that are fitted without chance
-    differences: Mapping[Comparand, ModelDifference] = field(default_factory=dict)  # the family; corrected
+    like: frozenset[str] = frozenset()  # models without a grid, which have the size of another model
+    constant: frozenset[str] = frozenset()  # models whose fit does not depend on the seed
+    differences: Mapping[Comparand, ModelDifference] = field(default_factory=dict)  # the family, with corrected p
 
     def test(self, first: str, second: str, metric: str) -> ModelDifference:
-        """First less second, over the same events; one of the family."""
+        """Return the difference first minus second over the same events; it must be in the family."""
         key = self.key(first, metric)
         if (first, second, key) in self.differences:
             return self.differences[first, second, key]
@@ -74,12 +74,12 @@ class ModelComparison:
         return self.differences[second, first, key].reversed()
 
     def key(self, model: str, metric: str) -> str:
-        """The metric that `participants` means: that of all patterns, or of the only one."""
+        """Return the metric's key; `participants` becomes that of all patterns, or of the only pattern."""
         keys = [key for name, key in self.scores if name == model and key.startswith(f"{WHO} ")]
         return metric if metric != WHO else f"{WHO} {ALL}" if f"{WHO} {ALL}" in keys else keys[0] if keys else WHO
 
     def measured(self, asked: Iterable[Comparand]) -> ModelComparison:
-        """With the tests that are asked for, each once whichever model comes first, corrected for their number."""
+        """Return a copy with the requested tests, corrected for their number; the same pair in either order is tested once."""
         found: dict[Comparand, ModelDifference] = {}
         for first, second, metric in asked:
             key = self.key(first, metric)
@@ -98,7 +98,7 @@ class ModelComparison:
                 order = -1 if turned else 1
                 made = difference_from_json(self.earlier[*names, key], values[::order], constant[::order])
                 return made.reversed() if turned else made
-        return None  # neither here nor published: `test` does not have it
+        return None  # neither computed here nor published, so `test` does not find it
 
 
 def compare_models(experiment: Models, results: Results) -> ModelComparison:
@@ -107,7 +107,7 @@ def compare_models(experiment: Models, results: Results) -> ModelComparison:
     fits = Counter(one.settings["model"] for one in finals)
     rows = {name: some for name, some in rows.items() if len(some.by_seed) == fits[name]}
     scores = {(name, one.metric): one for name, some in rows.items() for one in _scores(name, some)}
-    published = fits.keys() - rows.keys()  # their scores are known, the files are not here
+    published = fits.keys() - rows.keys()  # models with known scores but without files
     for one in results.earlier.get("scores", ()):
         if one["model"] in published:
             made = {**one, "estimate": Estimate(**one["estimate"]), "values": tuple(one["values"])}
@@ -165,7 +165,7 @@ def summary_of(experiment: Models, results: Results) -> ExperimentSummary:
 
 
 def _pairs(asked: Any, models: Sequence[str]) -> list[tuple[str, str]]:
-    """All of them; or one model with each of the others; or those that are listed."""
+    """Return the pairs to test: all pairs, one model with each of the others, or the listed pairs."""
     if asked is None:
         return list(combinations(models, 2))
     if isinstance(asked, str):
@@ -220,17 +220,17 @@ def _test_table(tests: Sequence[ModelDifference]) -> list[TableSection]:
 class SizeChoice:
     """The dev scores of a model's sizes, each fitted with one seed."""
 
-    tried: tuple[Mapping[str, Any], ...]  # the grid's entries with a score, the best first
-    noise: float | None  # by so much may two fits of one size differ on dev, with 95 %; None: there are not two seeds
+    tried: tuple[Mapping[str, Any], ...]  # the grid's entries with a score, best first
+    noise: float | None  # 95 % of differences on dev between fits of one size are below; None: one seed
 
     @property
     def unresolved(self) -> list[Mapping[str, Any]]:
-        """The sizes whose gap to the best size could be due to the seeds alone, and the best size."""
+        """Return the best size and all sizes whose distance to it could be due to the seeds alone."""
         return [one["size"] for one in self.tried if one["dev"] >= self.tried[0]["dev"] - (self.noise or 0.0)]
 
 
 def size_choice(found: ModelComparison, name: str) -> SizeChoice:
-    """The noise is that of the final fits: their standard deviation on dev times √2 times Student's quantile."""
+    """Return the sizes of a model. The noise is the standard deviation of the final fits on dev, times √2 times Student's quantile."""
     tried = sorted(
         (one for one in found.grid if one["model"] == name and one["dev"] is not None), key=lambda one: -one["dev"]
     )
@@ -264,7 +264,7 @@ def _size(size: Mapping[str, Any]) -> str:
 
 
 def draw_scores(found: ModelComparison, columns: Sequence[str], title: str, path: Path) -> None:
-    """The paper's figures: one panel per score, one dot per model, with its 95 % interval; small dots are single seeds."""
+    """Draw the paper's figure: one panel per score, one dot per model with its 95 % interval; small dots are single seeds."""
     from foretell.report.canvas import COLOURS, FAINT, INK, blank_figure, save_figure
 
     figure, axes = blank_figure(1, (3.1 * len(columns), 1.2 + 0.42 * len(found.models)), columns=len(columns))

@@ -1,7 +1,7 @@
-"""What an experiment is: `experiments/NAME/experiment.toml` in, a checked `Definition` and the class of its `kind` out.
+"""Reads experiments: from `experiments/NAME/experiment.toml` it makes a checked `Definition`, and opens the class of its `kind`.
 
-The `kind` of a definition names the class that makes its units, runs a unit, and evaluates all of them. That class reads the rest
-of the file. `[quick]` holds what a quick run changes.
+The `kind` of a definition names the class that makes its units, runs a unit, and evaluates all units. That class reads the rest
+of the file. `[quick]` has the changes for a quick run.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ QUICK = "quick"
 @dataclass(frozen=True)
 class Definition:
     name: str
-    folder: Path  # where `experiment.toml` is
-    table: Mapping[str, Any]  # the whole file, with `[quick]` merged into it where that was asked for
+    folder: Path  # the folder of `experiment.toml`
+    table: Mapping[str, Any]  # the whole file; for a quick run, `[quick]` is merged into it
     quick: bool = False
-    models: tuple[str, ...] = ()  # only these, by name; empty: all
-    seeds: tuple[int, ...] = ()  # instead of the definition's own; empty: those
+    models: tuple[str, ...] = ()  # names of the models to run; empty: all
+    seeds: tuple[int, ...] = ()  # seeds that replace those of the definition; empty: the definition's
 
     @property
     def source(self) -> str:
-        """For messages."""
+        """Return the name of the definition for messages."""
         return str(self.folder / FILE)
 
     def placed(self, model: Mapping[str, Any]) -> dict[str, Any]:
-        """A [model] table with the whole path of its program's file; settings have what is the same on every machine.
+        """Return a [model] table with the absolute path of its program (a unit's settings have the relative one).
 
-        Programs are found beside the definition or, as `foretell train` finds those of shipped configurations, from the folder above
-        `experiments`.
+        Paths of programs are relative to the definition's folder or, as in shipped configurations of `foretell train`, to the folder
+        above `experiments`.
         """
         program = str(model.get("program", ""))
         if not program.endswith(".ndtt"):
@@ -59,7 +59,7 @@ class Definition:
 
     @property
     def choices(self) -> list[str]:
-        """What `--models` may name: models, or what stands for them here."""
+        """Return the names that `--models` accepts: those of models, or of what the kind compares instead."""
         named = self.table.get("model") or self.table.get("set") or ()
         paired = [name for pair in self.table.get("pairs", ()) for name in pair]
         return list(dict.fromkeys([*(str(one.get("name")) for one in named), *map(str, paired)]))
@@ -68,7 +68,7 @@ class Definition:
         return not {slug(one) for one in models}.isdisjoint(map(slug, self.choices))
 
     def chosen(self, names: Iterable[str]) -> list[str]:
-        """Those that `--models` asks for: all, where it names none."""
+        """Return the names that `--models` selects; all if it is not given."""
         names, wanted = list(names), {slug(one) for one in self.models}
         found = [one for one in names if not wanted or slug(one) in wanted]
         if not found:
@@ -79,11 +79,11 @@ class Definition:
 
     @property
     def own_seeds(self) -> tuple[int, ...]:
-        """Those that the user asks for, or those of the file."""
+        """Return the seeds that the user chose, else those of the file."""
         return self.seeds or tuple(self.table.get("seeds", (0,)))
 
     def entries(self, section: str, known: Iterable[str]) -> list[Mapping[str, Any]]:
-        """The tables `[[section]]`, which may have these keys."""
+        """Return the tables `[[section]]`; other keys than `known` are refused."""
         found = list(self.table.get(section, ()))
         for one in found:
             check_keys(one, known, f"{self.source}, [[{section}]] {one.get('name')}")
@@ -92,9 +92,9 @@ class Definition:
     def model_tables(
         self, entry: Mapping[str, Any], folder: Path, like: Mapping[str, Any] | None = None
     ) -> dict[str, Any]:
-        """`{"model": …, "train": …}` of a `[[model]]`: its file in `folder`, then another model's, then what it says itself.
+        """Return `{"model": …, "train": …}` of a `[[model]]`: merges its file in `folder`, the tables of `like`, and its own keys.
 
-        Last comes what a quick run changes in every model.
+        The changes that a quick run makes to every model are merged last.
         """
         made: dict[str, Any] = {"train": dict(self.table.get("train", {})), "model": {}}
         if "config" in entry:
@@ -126,18 +126,18 @@ def read_definition(name: str, choice: Choice | None = None) -> Definition:
 
 
 def names() -> list[str]:
-    """The experiments that there are."""
+    """Return the names of all experiments."""
     return sorted(path.parent.name for path in experiments().glob(f"*/{FILE}"))
 
 
 def experiments() -> Path:
-    """The folder of all definitions: in an installed package a copy of that of the repository."""
+    """Return the folder of all definitions; an installed package has a copy of the repository's folder."""
     shipped = Path(__file__).parent / "definitions"
     return (shipped if shipped.is_dir() else Path(__file__).parents[3]) / "experiments"
 
 
 def check_models(definitions: Iterable[Definition], models: Iterable[str]) -> None:
-    """Every model that was asked for is in one of the experiments: nothing that was mistyped is left out in silence."""
+    """Check that every requested model is in one of the experiments, so that a mistyped name is not ignored."""
     short = list(dict.fromkeys(slug(name) for one in definitions for name in one.choices))
     wrong = []
     for one in models:
@@ -158,7 +158,7 @@ def merged(table: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, An
 
 
 def check_keys(table: Mapping[str, Any], known: Iterable[str], where: str) -> None:
-    """Unknown keys are refused, all of them at once."""
+    """Raise one error that names all unknown keys."""
     known = list(known)
     wrong = []
     for key in table:
@@ -187,7 +187,7 @@ def _folder(name: str) -> Path:
 
 Verdict = Literal["holds", "does not hold", "not significant", "not resolved", "pending"]
 
-# `kind` in experiment.toml → the class that it stands for; imported when it is needed.
+# `kind` in experiment.toml → its class, which is imported when it is needed.
 KINDS = {
     "models": "foretell.reproduce.models:Models",
     "auto": "foretell.search.halving:AutoSearch",
@@ -202,13 +202,13 @@ KINDS = {
 
 @dataclass(frozen=True)
 class Finding:
-    """Something that the paper found, and what became of it here."""
+    """A claim of the paper, and whether it holds here."""
 
     name: str
-    claim: str  # what the paper says
+    claim: str  # the paper's claim
     verdict: Verdict
     detail: str  # in words, with the numbers
-    value: float | None = None  # the one number that decides, where there is one
+    value: float | None = None  # the number that decides, if there is a single one
 
 
 @dataclass(frozen=True)
@@ -222,21 +222,21 @@ class TableSection:
 
 
 def estimate_cell(one: Estimate, kind: str = "mean", spread: float | None = None) -> str:
-    """A score in a table: its value, [its interval] and ± its spread over the seeds; shares in per cent."""
+    """Return a score for a table: value, [interval] and ± spread over the seeds; shares are in per cent."""
     scale, digits = (100.0, 1) if kind == "share" else (1.0, 3)
     value, low, high = (f"{scale * part:.{digits}f}".replace("-", "−") for part in (one.value, one.low, one.high))
     return f"{value} [{low}, {high}]" + ("" if spread is None else f" ± {scale * spread:.{digits}f}")
 
 
 def verdict_of(lost: int | bool, weak: int | bool) -> Verdict:
-    """The verdict of several tests: some are lost significantly, or some are not significant, or all are won."""
+    """Return the verdict of several tests, by whether some are lost significantly, some are not significant, or all are won."""
     return "does not hold" if lost else "not significant" if weak else "holds"
 
 
 @dataclass(frozen=True)
 class Picture:
-    name: str  # of the file: scores.png
-    draw: Callable[[Path], None]  # may need matplotlib, which need not be there
+    name: str  # the name of the file, such as scores.png
+    draw: Callable[[Path], None]  # may need matplotlib, which may not be installed
 
 
 @dataclass(frozen=True)
@@ -252,34 +252,34 @@ class Results:
     """The results of an experiment: the records of its finished units."""
 
     folder: Path  # OUT/NAME
-    units: Sequence[Unit]  # all that are known by now
-    records: Mapping[str, Record]  # by the unit's name; only those that are done
-    earlier: Mapping[str, Any] = field(default_factory=dict)  # `results.json` of units that are not in the folder
+    units: Sequence[Unit]  # all units that are known so far
+    records: Mapping[str, Record]  # records of finished units, by name
+    earlier: Mapping[str, Any] = field(default_factory=dict)  # `results.json`, for units not in the folder
 
     def unit_folder(self, name: str) -> UnitFolder:
         return UnitFolder(self.folder / "units" / name)
 
     def rows(self, name: str) -> ScoreRows | None:
-        """The scores of a unit event by event; None: it kept none."""
+        """Return the scores of a unit for each event; None if it stored none."""
         path = self.unit_folder(name).path / ROWS
         return read_rows(path) if path.exists() else None
 
 
 class Experiment(Protocol):
-    """A plug-in. It is made from its definition alone, in the main process and again in every worker."""
+    """The protocol of kinds of experiments. An object is made from its definition alone, in the main process and in every worker."""
 
     def __init__(self, definition: Definition) -> None: ...
 
     def units(self, done: Mapping[str, Record]) -> Sequence[Unit]:
-        """All units that are known once these are done, in a fixed order; called again after each one, so that some may wait for others."""
+        """Return the units known when `done` are finished, in a fixed order. Called after each unit, so that units can wait for others."""
         ...
 
     def work(self, unit: Unit, workspace: Workspace) -> Mapping[str, Any]:
-        """Do it; returns what to record (JSON). `workspace.fit` stops and resumes by itself; other long steps call `give_way`."""
+        """Run a unit; return its record (JSON). `workspace.fit` stops and resumes by itself; other long steps call `give_way`."""
         ...
 
     def summarise(self, results: Results) -> ExperimentSummary:
-        """A summary of what is done so far, which may be nothing."""
+        """Summarise the finished units; there may be none yet."""
         ...
 
 
@@ -292,7 +292,7 @@ def open_experiment(definition: Definition) -> Experiment:
 
 
 def results_of(definition: Definition, experiment: Experiment, out: Path) -> Results:
-    """What the folder has of it; units that appear only when others are done are found too."""
+    """Return the results in an experiment's folder, including units that are only known once others are done."""
     folder = out / definition.name
     records: dict[str, Record] = {}
     while True:

@@ -1,9 +1,9 @@
-"""The paper's findings as checks: each `[[finding]]` of a definition in, a number and a verdict out.
+"""Checks the paper's findings: makes a number and a verdict from each `[[finding]]` of a definition.
 
-`check` names what is asked; the other keys are its own. A difference counts if neither the test events nor the seeds explain it, after
-correction for all comparisons of the experiment (`model_difference.py`). Where the paper says that there is no difference, one that is
-there before these corrections and not after them leaves the claim "not resolved". A finding that needs a model which is not fitted yet is
-pending.
+The key `check` names a function of this file; the other keys are its parameters. A difference counts if neither the choice of test events
+nor that of seeds explains it, after correction for all comparisons of the experiment (`model_difference.py`). If the paper claims that
+there is no difference, and a difference is significant only before the corrections, the claim is "not resolved". A finding is pending if
+one of its models is not fitted yet.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ COMMON = ("name", "claim", "check")
 
 
 def check_findings(findings: Sequence[Table], models: Sequence[str], source: str) -> None:
-    """Before anything is fitted: that every check exists, and every model that it names."""
+    """Check, before anything is fitted, that all checks and models that findings name exist."""
     wrong = []
     for table in findings:
         where = f"{source}, [[finding]] {table.get('name')}"
@@ -46,14 +46,14 @@ def check_findings(findings: Sequence[Table], models: Sequence[str], source: str
 
 
 def named(table: Table) -> list[str]:
-    """The models that a finding is about."""
+    """Return the models that a finding names."""
     keys = ("model", "against", "better", "than", "first", "second", "models")
     found = [model for key in keys for model in _list(table.get(key, ()))]
     return list(dict.fromkeys([*found, *(model for pair in table.get("pairs", ()) for model in pair)]))
 
 
 def comparands(table: Table) -> list[Comparand]:
-    """The comparisons that a finding rests on, in the order of its metrics."""
+    """Return the comparisons that a finding needs, in the order of its metrics."""
     if "pairs" in table:
         pairs = [(str(one), str(other)) for one, other in table["pairs"]]
     else:
@@ -77,12 +77,12 @@ def find(table: Table, found: ModelComparison) -> Finding:
 
 
 def absence_of(significant: bool, suspected: bool) -> Verdict:
-    """The verdict of a claim that there is no difference."""
+    """Return the verdict on a claim that there is no difference."""
     return "does not hold" if significant else "not resolved" if suspected else "holds"
 
 
 def co_wins(table: Table, found: ModelComparison, tests: Tests) -> CheckResult:
-    """On every metric no rival is significantly better."""
+    """Check that no rival is significantly better in any metric."""
     beaten = [one for one in tests if one.leader() == one.pooled.second]
     doubted = [one for one in tests if one not in beaten and one.leader(significantly=False) == one.pooled.second]
     count = len(table["metrics"]) - len({one.pooled.metric for one in beaten})
@@ -93,7 +93,7 @@ def co_wins(table: Table, found: ModelComparison, tests: Tests) -> CheckResult:
 
 
 def wins(table: Table, found: ModelComparison, tests: Tests) -> CheckResult:
-    """The model is significantly better than every rival on this many metrics, and on the others not significantly worse than any."""
+    """Check that a model is significantly better than every rival in a number of metrics, and significantly worse in none."""
     won, lost, doubted, told = 0, False, False, []
     for metric in table["metrics"]:
         some = [one for one in tests if one.pooled.metric == found.key(table["model"], metric)]
@@ -110,27 +110,27 @@ def wins(table: Table, found: ModelComparison, tests: Tests) -> CheckResult:
 
 
 def beats(table: Table, found: ModelComparison, tests: Tests) -> CheckResult:
-    """Each of the better ones is significantly better than each of the others, on every metric."""
+    """Check that each model of one list is significantly better than each of another list, in every metric."""
     worse = [one for one in tests if one.leader() == one.pooled.second]
     weak = [one for one in tests if not one.significant]
     return verdict_of(bool(worse), bool(weak)), max(one.p_corrected for one in tests), _all_of(tests)
 
 
 def alike(table: Table, found: ModelComparison, tests: Tests) -> CheckResult:
-    """No metric shows a significant difference."""
+    """Check that no metric shows a significant difference."""
     verdict = absence_of(any(one.significant for one in tests), any(one.suspected for one in tests))
     return verdict, min(one.p_corrected for one in tests), _all_of(tests)
 
 
 def no_help(table: Table, found: ModelComparison, tests: Tests) -> CheckResult:
-    """None of the models is significantly better than the plain one."""
+    """Check that none of the models is significantly better than the plain one."""
     helps = any(one.leader() == one.pooled.first for one in tests)
     verdict = absence_of(helps, any(one.leader(significantly=False) == one.pooled.first for one in tests))
     return verdict, min(one.p_corrected for one in tests), _all_of(tests)
 
 
 def monte_carlo(table: Table, found: ModelComparison, tests: Tests) -> CheckResult:
-    """How much of an interval's width is due to the draws of the integral, in the middle of all fits."""
+    """Check how much the draws of the integral widen an interval, as the median over all fits."""
     shares = [
         record["monte_carlo"]
         for records in found.records.values()
@@ -147,7 +147,7 @@ def monte_carlo(table: Table, found: ModelComparison, tests: Tests) -> CheckResu
 
 
 def best_size(table: Table, found: ModelComparison, tests: Tests) -> CheckResult:
-    """The size that dev chose lies in the paper's range, for most models; a choice that seeds alone may explain is not resolved."""
+    """Check that for most models the size chosen on dev is in the paper's range; a choice that seeds could explain is not resolved."""
     wanted = {key: table[key] for key in table if key not in COMMON}
 
     def inside(size: Mapping[str, Any]) -> bool:

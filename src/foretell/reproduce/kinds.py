@@ -1,4 +1,4 @@
-"""Kinds of experiments whose code lies beside their definition: `experiments/speed/speed.py` is `foretell.reproduce.kinds.speed`."""
+"""Kinds of experiments whose code is beside their definition: `experiments/speed/speed.py` is `foretell.reproduce.kinds.speed`."""
 
 from __future__ import annotations
 

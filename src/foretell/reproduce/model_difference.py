@@ -1,8 +1,8 @@
-"""Is a difference between two models a finding? Scores of all seeds in, one corrected p out.
+"""Tests the difference between two models: from the scores of all seeds it computes one corrected p.
 
-Two kinds of luck can explain a difference: which events the test data happen to have (a paired permutation test over them, seeds pooled)
-and which seeds the models happened to be fitted with (Welch's t-test over the seeds' scores). Neither may, so the larger of the two p
-counts; and as many comparisons are made, it is corrected for their number by Holm's method.
+Two kinds of chance can explain a difference: the choice of test events (a paired permutation test over events, seeds pooled), and the
+seeds of the fits (Welch's t-test over the seeds' scores). Both must be ruled out, so the larger of the two p counts. Holm's method corrects
+it for the number of comparisons.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from foretell.evaluate.metrics import ALL, score_of
 from foretell.evaluate.permutation import PERMUTATIONS, PairedTest
 from foretell.reproduce.rows import SeedRows, difference_between
 
-OF_A_SEED = 9_999  # permutations of the test of one seed
+OF_A_SEED = 9_999  # number of permutations in the test of one seed
 
 
 class SeedDifference(NamedTuple):
-    """First less second of one seed, and the p of its own permutation test."""
+    """The difference first minus second for one seed, and the p of its permutation test."""
 
     value: float
     p: float | None
@@ -33,15 +33,15 @@ class SeedDifference(NamedTuple):
 
 @dataclass(frozen=True)
 class ModelDifference:
-    """Two models in one score: first less second."""
+    """The difference between two models in one score: first minus second."""
 
-    pooled: Difference  # over the means of seeds; `corrected` of its test is that of `p_larger`
+    pooled: Difference  # of the means over seeds; `corrected` of its test belongs to `p_larger`
     seeds: Mapping[int, SeedDifference]
-    p_seeds: float | None  # Welch's t-test over the seeds' scores; None: no model has more than one
+    p_seeds: float | None  # p of Welch's t-test over the seeds' scores; None: no model has more than one seed
 
     @property
     def p(self) -> float:
-        """The p-value of the permutation test alone."""
+        """Return the p of the permutation test alone."""
         return self.pooled.tests[0].test.p_value if self.pooled.tests else 1.0
 
     @property
@@ -58,20 +58,20 @@ class ModelDifference:
 
     @property
     def suspected(self) -> bool:
-        """The permutation test alone, uncorrected, would call it a difference."""
+        """Return whether the uncorrected permutation test alone is significant."""
         return self.p < SIGNIFICANT
 
     @property
     def vacuous(self) -> bool:
-        """No unit's two scores differ: there is nothing to test."""
+        """Return whether the two scores of every unit are equal, so that there is nothing to test."""
         return not self.pooled.tests or self.pooled.tests[0].test.differing == 0
 
     def leader(self, significantly: bool = True) -> str | None:
-        """The better one, if the difference is significant (or suspected)."""
+        """Return the better model if the difference is significant (or, with `significantly=False`, suspected); else None."""
         return self.pooled.better if (self.significant if significantly else self.suspected) else None
 
     def reversed(self) -> ModelDifference:
-        """Second less first."""
+        """Return the difference second minus first."""
         one = self.pooled
         turned = Estimate(-one.difference.value, -one.difference.high, -one.difference.low)
         tests = tuple(replace(test, test=replace(test.test, difference=-test.test.difference)) for test in one.tests)
@@ -83,12 +83,12 @@ class ModelDifference:
         return f"{100 * value:+.1f} points" if self.pooled.kind == "share" else f"{value:+.3f}"
 
     def p_words(self) -> str:
-        """`p = 0.0089, over seeds 0.0014, corrected 0.23`."""
+        """Return the p in words: `p = 0.0089, over seeds 0.0014, corrected 0.23`."""
         over = "" if self.p_seeds is None else f", over seeds {self.p_seeds:.2g}"
         return f"p = {self.p:.2g}{over}, corrected {self.p_corrected:.2g}"
 
     def cells(self) -> list[str]:
-        """Difference, p over events or sequences, p over seeds, corrected p, the better one, seeds ahead."""
+        """Return table cells: difference, p over events or sequences, p over seeds, corrected p, the better model, seeds ahead."""
         one = self.pooled
         scale, digits = (100.0, 1) if one.kind == "share" else (1.0, 3)
         size = f"{scale * one.difference.value:+.{digits}f}".replace("-", "−")
@@ -98,7 +98,7 @@ class ModelDifference:
         return [size, p, over_seeds, f"{self.p_corrected:.2g}", self.leader() or "–", self.seeds_ahead()]
 
     def seeds_ahead(self) -> str:
-        """In how many seeds the pooled better one is ahead, and in how many significantly, each by itself."""
+        """Return in how many seeds the better model is ahead, and in how many of these the test of the seed is significant."""
         whole = self.pooled.difference.value if self.pooled.better is not None else 0.0
         ahead = [one for one in self.seeds.values() if one.value * whole > 0.0]
         found = sum(one.p is not None and one.p < SIGNIFICANT for one in ahead)
@@ -108,14 +108,14 @@ class ModelDifference:
         made = self.pooled.to_json() | {"significant": self.significant, "p_seeds": self.p_seeds}
         made["tests"] = [
             one.to_json() | {"differing": one.test.differing} for one in self.pooled.tests
-        ]  # p_holm: of the larger of p and p_seeds
+        ]  # p_holm: corrected from the larger of p and p_seeds
         return made | {"seeds": {str(k): {"difference": d, "p": p} for k, (d, p) in self.seeds.items()}}
 
 
 def model_difference(
     names: tuple[str, str], first: SeedRows, second: SeedRows, metric: str, constant: Sequence[bool] = (False, False)
 ) -> ModelDifference:
-    """From the scores of every event and seed; p is not corrected yet."""
+    """Compute a difference from the scores of every event and seed; p is not yet corrected."""
     pooled = difference_between(names, first.pooled, second.pooled, metric)
     p_seeds = seeds_p(first.values(metric), second.values(metric), constant=constant)
     return ModelDifference(pooled, seed_differences(first, second, metric), p_seeds)
@@ -136,7 +136,7 @@ def seed_differences(first: SeedRows, second: SeedRows, metric: str) -> dict[int
 def difference_from_json(
     table: Mapping[str, Any], values: Sequence[Sequence[float]], constant: Sequence[bool]
 ) -> ModelDifference:
-    """A difference of `results.json`, with both models' scores by seed; p over seeds is computed anew, p is not corrected yet."""
+    """Read a difference from `results.json`. p over seeds is computed from `values`, the scores by seed; p is not yet corrected."""
     known = score_of(table["metric"])
     assert known is not None, table["metric"]
     pattern = table["metric"].removeprefix(known.key).strip()
@@ -145,7 +145,7 @@ def difference_from_json(
     for one in table["tests"]:
         count = 2 ** one["units"] - 1 if one["exact"] else PERMUTATIONS
         difference = table["difference"]["value"]
-        differing = one.get("differing", one["units"])  # earlier files do not tell: taken to differ
+        differing = one.get("differing", one["units"])  # missing in old files: all units count
         test = PairedTest(difference, one["p"], one["units"], differing, count, one["exact"])
         tests.append(CorrectedTest(one["over"], test, 1.0))
     about = table["metric"], title, known.kind, table["first"], table["second"]
@@ -155,7 +155,7 @@ def difference_from_json(
 
 
 def correct(found: Sequence[ModelDifference]) -> list[ModelDifference]:
-    """By Holm's method, for all of them that can differ at all."""
+    """Correct p by Holm's method, for the number of differences that are not vacuous."""
     family = [one for one in found if not one.vacuous]
     values = iter(holm([one.p_larger for one in family]))
     made = []
@@ -169,10 +169,10 @@ def correct(found: Sequence[ModelDifference]) -> list[ModelDifference]:
 def seeds_p(
     first: Sequence[float], second: Sequence[float], *, constant: Sequence[bool] = (False, False)
 ) -> float | None:
-    """Welch's t-test between the scores of two models' seeds; None: no model has more than one.
+    """Return the p of Welch's t-test between the seeds' scores of two models; None if no model has more than one seed.
 
-    A model that is fitted without chance (`constant`) has no spread. Another one of which there is a single fit is taken to have that of
-    the other model.
+    A model whose fit does not depend on the seed (`constant`) has no spread. Any other model with a single fit gets the spread of the other
+    model.
     """
     sides = [np.asarray(one, dtype=np.float64) for one in (first, second)]
     if max(map(len, sides)) < 2:
@@ -195,7 +195,7 @@ def seeds_p(
 
 
 def student_p(t: float, freedom: float) -> float:
-    """`P(|T| >= t)` of Student's distribution: `∫ sin^(ν−1)` from 0 to `arctan(√ν / t)`, over the same up to π/2."""
+    """Return `P(|T| >= t)` for Student's distribution: `∫ sin^(ν−1)` from 0 to `arctan(√ν / t)`, divided by the integral up to π/2."""
     nodes, weights = _legendre()
     end = math.pi / 2 if t == 0.0 else math.atan(math.sqrt(freedom) / abs(t))
     inside = end * float(weights @ np.sin(end * nodes) ** (freedom - 1.0))
@@ -204,7 +204,7 @@ def student_p(t: float, freedom: float) -> float:
 
 
 def student_quantile(share: float, freedom: float) -> float:
-    """The `t` with `P(|T| < t) = share`, by bisection."""
+    """Return the `t` with `P(|T| < t) = share`, found by bisection."""
     low, high = 0.0, 1e6
     for _ in range(100):
         middle = (low + high) / 2
@@ -214,6 +214,6 @@ def student_quantile(share: float, freedom: float) -> float:
 
 @cache
 def _legendre() -> tuple[np.ndarray, np.ndarray]:
-    """Nodes and weights on [0, 1]."""
+    """Return Gauss-Legendre nodes and weights on [0, 1]."""
     nodes, weights = np.polynomial.legendre.leggauss(200)
     return (nodes + 1.0) / 2, weights / 2

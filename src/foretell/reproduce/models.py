@@ -1,7 +1,7 @@
-"""The kind "models": several models fitted to one data set, their sizes chosen on dev, scored on test once, compared pair by pair.
+"""The kind "models": fits several models to one data set, chooses their sizes on dev, scores each on test once, and compares pairs.
 
-Units are, for a model with a grid, one fit a size (one seed, dev score only); then, with the best size, one fit a seed with its test
-scores. A model without a grid has the latter only.
+A model with a grid has one unit per size (one seed, dev score only), and then, for the best size, one unit per seed with test scores. A
+model without a grid only has the units per seed.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ KEYS = (
 )
 TABLES = ("train", "cut", "grid", "model", "change", "finding")
 OF_A_MODEL = ("name", "config", "model", "train", "grid", "seeds", "minutes", "device", "like")
-SAMPLES_PER_EVENT = 10  # the paper's, for final results
+SAMPLES_PER_EVENT = 10  # the paper's number for final results
 
 
 @dataclass(frozen=True)
@@ -44,15 +44,15 @@ class Entrant:
 
     name: str
     table: dict[str, Any]  # {"model": …, "train": …} as in a configuration
-    grid: tuple[dict[str, Any], ...]  # the sizes to choose from; empty: the model has its size
-    sized_by: str  # the model whose grid chooses its size: its own name, or that of the model it is like
+    grid: tuple[dict[str, Any], ...]  # the sizes to choose from; empty: `table` has the size
+    sized_by: str  # the model whose grid determines the size: this model, or the one that `like` names
     seeds: tuple[int, ...]
     minutes: float
     device: Device
 
     @property
     def without_chance(self) -> bool:
-        """Whether every seed gives the same fit."""
+        """Return whether all seeds give the same fit."""
         from foretell.models.registry import find_model
 
         return issubclass(find_model(self.table["model"].get("kind", "anhp")), DirectFit)
@@ -79,7 +79,7 @@ class Models:
         return str(self.definition.table["data"])
 
     def _columns(self) -> list[str]:
-        """The scores of the tables; these, and those that findings are about, are ones that will be there."""
+        """Return the scores of the tables; raise if they, or scores that findings need, will not be computed."""
         table = self.definition.table
         given = {"events": True, "times": bool(table.get("times", True)), "participants": bool(self.predict)}
         there = {one.key: given[one.needs] for one in SCORES.values() if one.tested}
@@ -120,7 +120,7 @@ class Models:
         except ForetellError as error:
             if final:
                 raise
-            return about | {"dev": None, "fit_seconds": None, "error": str(error)}  # what does not train is not chosen
+            return about | {"dev": None, "fit_seconds": None, "error": str(error)}  # it will not be chosen
         return about | fitted.facts | (test_scores(fitted.model, test, workspace, self) if final else {})
 
     def summarise(self, results: Results) -> ExperimentSummary:
@@ -132,7 +132,7 @@ class Models:
         last = f"grid-{'-'.join(f'{key}{value}' for key, value in size.items())}" if part == "grid" else f"seed{seed}"
         grid_train = self.definition.table.get("grid", {}).get("train", {}) if part == "grid" else {}
         config = merged(one.table, {"model": size, "train": {**grid_train, "seed": seed}})
-        make_config(config, f"{self.definition.source}, {one.name}")  # a mistake in any of them shows at once
+        make_config(config, f"{self.definition.source}, {one.name}")  # raises for wrong settings
         settings = {"model": one.name, "part": part, "seed": seed, "size": size, "config": config, "data": self.data}
         if part == "final":
             options = self.definition.table
@@ -145,7 +145,7 @@ class Models:
         return Unit(f"{slug(one.name)}-{last}", settings, minutes, one.device)
 
     def _entrants(self) -> list[Entrant]:
-        """Read the models of an experiment: `config` names a file with settings, `like` an earlier model of the same experiment."""
+        """Read the models of an experiment. `config` names a file with settings, `like` an earlier model of the experiment."""
         table = self.definition.table
         made: dict[str, Entrant] = {}
         for entry in self.definition.entries("model", OF_A_MODEL):
@@ -170,7 +170,7 @@ class Models:
 
 
 def best_of(sizes: Sequence[Unit], done: Mapping[str, Record]) -> dict[str, Any] | None:
-    """The size with the best dev score, once all of them are known."""
+    """Return the size with the best dev score; None until all scores are known."""
     if not sizes or any(one.name not in done for one in sizes):
         return None
     judged = {one.name: done[one.name]["dev"] for one in sizes}
@@ -185,7 +185,7 @@ def _sizes(grid: Mapping[str, Any], keys: Sequence[str]) -> tuple[dict[str, Any]
 
 
 def _only_known(kind: str, model: dict[str, Any], entry: Mapping[str, Any]) -> dict[str, Any]:
-    """A quick run's `change.model.dim` is for models that have one; what an entry itself says is never dropped."""
+    """Drop options that a kind of model lacks, such as a quick run's `change.model.dim`; the entry's own options are never dropped."""
     from foretell.models.registry import model_options
     from foretell.options import names_of
 
@@ -195,7 +195,7 @@ def _only_known(kind: str, model: dict[str, Any], entry: Mapping[str, Any]) -> d
 
 
 def _relative_cost(size: Mapping[str, Any], grid: Sequence[Mapping[str, Any]]) -> float:
-    """The cost of this size against the middle of the grid: layers count in full, dimensions little."""
+    """Return the cost of a size relative to the middle of the grid: it grows with layers, and slowly with dimensions."""
     if not grid or not size:
         return 1.0
 
@@ -206,7 +206,7 @@ def _relative_cost(size: Mapping[str, Any], grid: Sequence[Mapping[str, Any]]) -
 
 
 def test_scores(model: IntensityModel, test: EventData, workspace: Workspace, experiment: Models) -> dict[str, Any]:
-    """Those of `foretell evaluate`, and how much of an interval the paper's Monte-Carlo integral would make up."""
+    """Return the scores of `foretell evaluate`, and the share of an interval that the paper's Monte-Carlo integral would cause."""
     table = experiment.definition.table
     began = time.perf_counter()
     options = ScoringOptions(predict=experiment.predict, times=bool(table.get("times", True)))
@@ -216,7 +216,7 @@ def test_scores(model: IntensityModel, test: EventData, workspace: Workspace, ex
         found["also"] = others(model, test, scored.events, table["also_predict"])
     truths = [sequence.metadata.get("nll_true") for sequence in test]
     true = [float(value) for value in truths if isinstance(value, int | float)]
-    if len(true) == len(truths):  # simulated data whose process is known
+    if len(true) == len(truths):  # simulated data from a known process
         found["true_log_likelihood"] = -sum(true) / test.event_count
     if table.get("monte_carlo") and exact_integral_of(model) is None:
         found["monte_carlo"] = monte_carlo(model, test)
@@ -224,7 +224,7 @@ def test_scores(model: IntensityModel, test: EventData, workspace: Workspace, ex
 
 
 def others(model: IntensityModel, test: EventData, events: EventScores, patterns: Sequence[str]) -> dict[str, Any]:
-    """Errors of who takes part by patterns that are not in the sum of all: questions of another kind."""
+    """Return the errors of patterns of participants that are listed separately, since they are not part of the sum over patterns."""
     with model.evaluating():
         guesses = guess_participants(model, test, [parse_pattern(text) for text in patterns])
     units = Units(events.sequence, len(test))
@@ -235,9 +235,9 @@ def others(model: IntensityModel, test: EventData, events: EventScores, patterns
 
 
 def monte_carlo(model: IntensityModel, test: EventData, samples: int = SAMPLES_PER_EVENT) -> dict[str, Any]:
-    """The log-likelihood's interval with the integral from uniform draws: how wide the draws alone make it, and how much wider.
+    """Compute how wide the log-likelihood's interval is because of the draws of a Monte-Carlo integral, and how much wider they make it.
 
-    The standard deviation over replicates stands for an interval's width.
+    The width of an interval is measured by the standard deviation over replicates.
     """
     with model.evaluating():
         events = score_events(model, test, integral="uniform", points=samples)

@@ -1,6 +1,6 @@
-"""Works through the units of some experiments: what is done is skipped, the longest goes first, the GPU is shared by a few.
+"""Runs the units of experiments: skips finished units, starts the longest first, and runs a few at a time on the GPU.
 
-In: names and what is wanted. Out: how many units are done, failed and pending; everything else is in the folder.
+In: names and options. Out: the numbers of finished, failed and pending units; all else is written to the folder.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from foretell.shards.pool import GRACE, ShardOutcome, ShardPool, ShardTask, Shar
 from foretell.shards.shard_map import make_pool
 from foretell.train.trainer import choose_device
 
-ATTEMPTS = 3  # at a unit whose worker dies: it goes on from its last checkpoint
+ATTEMPTS = 3  # for a unit whose worker dies; each continues from the last checkpoint
 
 
 @dataclass(frozen=True)
@@ -40,14 +40,14 @@ class ReproduceOptions:
     out: Path
     data: Path | None = None
     choice: Choice = field(default_factory=Choice)
-    device: str = "auto"  # or cpu, cuda: for all units
+    device: str = "auto"  # auto, cpu or cuda, for all units
     jobs: int = 1
     on: WorkPlace = THIS_PROCESS
-    gpu_jobs: int = 4  # units on the GPU at once
+    gpu_jobs: int = 4  # number of units on the GPU at the same time
     minutes: float | None = None
-    fit: bool = True  # False: only say what came of the units that are done
+    fit: bool = True  # False: no unit is run, only results of finished units are written
     results: bool = True  # False: tables, tests and findings are left to a later call
-    publish: bool = False  # results go into the folders of the definitions, too
+    publish: bool = False  # whether results are also written to the folders of the definitions
 
     def __post_init__(self) -> None:
         if self.device not in ("auto", "cpu") and not self.device.startswith("cuda"):
@@ -65,21 +65,21 @@ class ReproduceOptions:
 
     @property
     def place(self) -> WorkPlace:
-        """The workers of units."""
+        """Return the place where units run."""
         return with_jobs(self.on, self.jobs)
 
 
 @dataclass
 class ExperimentProgress:
-    """One experiment on its way."""
+    """The state of one experiment during a call."""
 
     name: str  # as the user wrote it
     definition: Definition
     experiment: Experiment
     results: Results
-    failed: dict[str, str] = field(default_factory=dict)  # in this call
-    taken: set[str] = field(default_factory=set)  # another call is at work on these
-    lost: dict[str, int] = field(default_factory=dict)  # how often their workers died
+    failed: dict[str, str] = field(default_factory=dict)  # units that failed in this call, with their errors
+    taken: set[str] = field(default_factory=set)  # units that another call works on
+    lost: dict[str, int] = field(default_factory=dict)  # by unit, how often its worker died
 
     @property
     def pending(self) -> list[Unit]:
@@ -103,7 +103,7 @@ def run_units(
     tell: Callable[[str], None],
     stop: Callable[[], bool] = lambda: False,
 ) -> list[ExperimentProgress]:
-    """Ends when all units are done or have failed, when time is up, or when `stop` says so."""
+    """Run units until all are done or have failed, the time is up, or `stop` returns True."""
     check_models([read_definition(name, wanted.choice) for name in names], wanted.choice.models)
     courses = [open_progress(name, wanted) for name in names]
     for course in courses:
@@ -113,7 +113,7 @@ def run_units(
         return courses
     _check_data(courses, wanted)
     if wanted.device != "auto":
-        choose_device(wanted.device)  # an error here, and not in every unit
+        choose_device(wanted.device)  # raises here instead of in every unit
     deadline = None if wanted.minutes is None else time.time() + 60.0 * wanted.minutes
     over = lambda: stop() or (deadline is not None and time.time() >= deadline)  # noqa: E731
     pool = make_pool(wanted.place, stop)
@@ -134,7 +134,7 @@ def _run_all(
     over: Callable[[], bool],
     tell: Callable[[str], None],
 ) -> None:
-    """Run units until none is left or the time is over; units that do not stop in time are still running afterwards."""
+    """Run units until none is left or the time is up; units that do not stop in time are still running afterwards."""
     worker, asked_to_stop = SharedInput(Worker()), None
     while True:
         while not over() and len(pool.busy()) < pool.size:
@@ -157,7 +157,7 @@ def _run_all(
 
 
 def _assignment(course: ExperimentProgress, unit: Unit, wanted: ReproduceOptions, deadline: float | None) -> Assignment:
-    """With whole paths, which mean the same in every worker of this machine, and on machines with the same folders."""
+    """Return the assignment of a unit, with absolute paths, which are valid for all workers on machines with the same folders."""
     data = str(wanted.data) if wanted.data is not None else os.environ.get(VARIABLE)
     device, out = device_of(unit, wanted.device), str(wanted.out.resolve())
     where = str(Path(data).resolve()) if data else None
@@ -184,7 +184,7 @@ def _next(
         for course, unit in open_
         if (not unit.alone or not busy) and (device_of(unit, wanted.device) == "cpu" or on_gpu < wanted.gpu_jobs)
     ]
-    # The GPU is the narrow place: it is never left idle. What is timed alone waits for the others.
+    # The GPU is the bottleneck, so it is never left idle. Units that must run alone wait for the others.
     return min(
         fits,
         key=lambda one: (one[1].alone, device_of(one[1], wanted.device) == "cpu", -one[1].minutes),
@@ -204,7 +204,7 @@ def _ended(
     wanted: ReproduceOptions,
     tell: Callable[[str], None],
 ) -> None:
-    """Write down and say how the work on a unit ended."""
+    """Record and report how the work on a unit ended."""
     if ended.error is not None:
         raise ended.error
     if ended.cancelled:  # before it had begun
@@ -238,7 +238,7 @@ def _ended(
 
 
 def _check_data(courses: Sequence[ExperimentProgress], wanted: ReproduceOptions) -> None:
-    """Before anything is fitted: the data that definitions name are there."""
+    """Check, before anything is fitted, that the data of all definitions exist."""
     wrong = [
         f"{course.definition.name}: {message}"
         for course in courses
@@ -250,7 +250,7 @@ def _check_data(courses: Sequence[ExperimentProgress], wanted: ReproduceOptions)
 
 
 def missing_data(definition: Definition, folder: Path | None) -> list[str]:
-    """What is wrong with the data that a definition names; nothing, where they are all there."""
+    """Return one message for each data set of a definition that cannot be found."""
     data = definition.table.get("data", ())
     wrong = []
     for name in [data] if isinstance(data, str) else data:

@@ -1,7 +1,7 @@
-"""The scores of every test event of one fit, in a small file: what intervals, permutation tests and break-downs are made from.
+"""The scores of every test event of one fit, in a small file. Intervals, tests and scores by functor are computed from it.
 
-Each metric is a value for every row and whether it counts (`foretell.evaluate.metrics`). Values are kept as float32, whose rounding is far
-below the noise of any test.
+Each metric has a value and a count per row (`foretell.evaluate.metrics`). Values are stored as float32, whose rounding is far below the
+noise of any test.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ WHO = "participants"  # stands for "participants all", or for the only pattern
 
 @dataclass(frozen=True)
 class ScoreRows:
-    """One row a scored event, in the order of the data."""
+    """One row per scored event, in the order of the data."""
 
-    data: str  # digest of the scored data: rows of the same can be paired
+    data: str  # digest of the scored data; only rows with equal digests can be paired
     sequences: int
     sequence: np.ndarray  # int64 [rows]
     type: np.ndarray  # int32 [rows]; -1: no event
-    names: tuple[str, ...]  # of the types
+    names: tuple[str, ...]  # names of the types
     metrics: tuple[Metric, ...]
 
     @property
@@ -96,7 +96,7 @@ def read_rows(path: Path) -> ScoreRows:
 
 
 def check_same_data(rows: Sequence[ScoreRows]) -> None:
-    """ScoreRows can be pooled and paired only where they are of the same events."""
+    """Raise if rows are not of the same events: then they cannot be pooled or paired."""
     first = rows[0]
     for other in rows[1:]:
         if other.data != first.data or len(other.sequence) != len(first.sequence):
@@ -107,9 +107,9 @@ def check_same_data(rows: Sequence[ScoreRows]) -> None:
 
 
 def pooled(rows: Sequence[ScoreRows]) -> ScoreRows:
-    """Several fits of one model as one: each row has the mean of their values, where it counts for all of them.
+    """Combine several fits of one model: a row has the mean of their values if it counts in all of them.
 
-    So a metric's value is the mean over the seeds (of an RMSE: the root of the mean squared error over all of them).
+    So a metric's value is the mean over the seeds (for an RMSE, the root of the mean squared error over all seeds).
     """
     first = rows[0]
     check_same_data(rows)
@@ -134,13 +134,13 @@ class SeedRows:
         return tuple(one.by_key[metric].ratio(one.units).value for one in self.by_seed.values())
 
     def spread(self, metric: str) -> float | None:
-        """The standard deviation over the seeds; None if there is only one seed."""
+        """Return the standard deviation over the seeds; None if there is only one seed."""
         values = self.values(metric)
         return float(np.std(values, ddof=1)) if len(values) > 1 else None
 
 
 def seed_rows(results: Results, key: Callable[[Mapping[str, Any]], Any]) -> dict[Any, SeedRows]:
-    """The rows of all finished units, by what `key` finds in their settings (None: not these), then by seed."""
+    """Return the rows of finished units, by the value of `key` for their settings, then by seed; units with the key None are left out."""
     found: dict[Any, dict[int, ScoreRows]] = {}
     for unit in results.units:
         name = key(unit.settings)
@@ -157,7 +157,7 @@ def estimate_of(rows: ScoreRows, metric: str) -> Estimate:
 def difference_between(
     names: tuple[str, str], first: ScoreRows, second: ScoreRows, metric: str, permutations: int = PERMUTATIONS
 ) -> Difference:
-    """First less second, over the same sequences (or events, where these are few); p is not corrected."""
+    """Return the difference first minus second over the same sequences (or events, if sequences are few); p is not corrected."""
     check_same_data([first, second])
     over: Over = "sequences" if first.units.whole_sequences else "events"
     metrics = first.by_key[metric], second.by_key[metric]
@@ -165,14 +165,14 @@ def difference_between(
 
 
 def participants_key(rows: ScoreRows) -> str:
-    """The metric that `participants` stands for: that of all patterns, or of the only one."""
+    """Return the key of the metric that `participants` stands for: that of all patterns, or of the only pattern."""
     keys = [key for key in rows.by_key if key.startswith(f"{WHO} ")]
     return next((key for key in keys if key == f"{WHO} {ALL}"), keys[0] if keys else WHO)
 
 
 def _mean(metrics: Sequence[Metric]) -> Metric:
     counts = np.min([one.counts for one in metrics], axis=0)
-    # A row that does not count may carry a value all the same: the integral of a sequence without events.
+    # A row that does not count can still have a value: the integral of a sequence without events.
     dropped = np.max([one.counts for one in metrics], axis=0) > counts
     values = np.where(dropped, 0.0, np.mean([one.values for one in metrics], axis=0))
     noise = [one.variances for one in metrics if one.variances is not None]

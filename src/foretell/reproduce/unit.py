@@ -1,9 +1,9 @@
-"""A unit of work: one fit with its test scores, say. It is done, failed or pending, and its folder on disk says which.
+"""A unit of work, such as one fit with its test scores. Its folder on disk shows whether it is done, failed or pending.
 
-`OUT/NAME/units/UNIT/`: `record.json` (it is done; every number), `failed.json` (what went wrong), `rows.npz` (scores event by event),
-`run/` (the run folder of its fit; with a checkpoint while it is unfinished).
+`OUT/NAME/units/UNIT/` has `record.json` (all numbers of a finished unit), `failed.json` (its error), `rows.npz` (scores of each event) and
+`run/` (the run folder of its fit, with a checkpoint until it is finished).
 
-`Workspace` is what the work on a unit needs: data by name, a fit that goes on where it was stopped, scores that are kept row by row.
+`Workspace` has the tools for the work on a unit: data by name, a fit that continues where it was stopped, and stored scores of each event.
 """
 
 from __future__ import annotations
@@ -44,19 +44,19 @@ State = Literal["done", "failed", "pending"]
 
 @dataclass(frozen=True)
 class Unit:
-    """What one call works on. Two units of an experiment have different names; equal settings mean equal results."""
+    """A piece of an experiment. Units of an experiment have different names; equal settings mean equal results."""
 
-    name: str  # also its folder's: letters, digits, dots, dashes
+    name: str  # also the name of its folder: letters, digits, dots, dashes
     settings: Mapping[str, Any] = field(default_factory=dict)  # JSON; a record with other settings is out of date
-    minutes: float = 1.0  # about, on one core (or the GPU); long units go first
-    device: Device = "cpu"  # where it is best done; `cuda` falls back to the CPU where there is no GPU
-    alone: bool = False  # True: nothing else may run beside it, since it is timed
+    minutes: float = 1.0  # estimated duration on one core (or the GPU); long units start first
+    device: Device = "cpu"  # the preferred device; `cuda` falls back to the CPU if there is no GPU
+    alone: bool = False  # True: no other unit runs at the same time, since this one is timed
 
     def __post_init__(self) -> None:
         assert re.fullmatch(r"[\w.+-]+", self.name), self.name
 
     def plain(self) -> Any:
-        """The settings as they come back from a file."""
+        """Return the settings after a round trip through JSON."""
         return json.loads(json.dumps(dict(self.settings)))
 
 
@@ -78,7 +78,7 @@ class UnitFolder:
         return str((self.read(FAILED) or {}).get("error", ""))
 
     def begin(self, unit: Unit) -> None:
-        """Make way for the unit: what there is of other settings is removed, an unfinished fit of these is not."""
+        """Prepare the folder: remove files of other settings, and keep an unfinished fit of the same settings."""
         settings = self.read("settings.json")
         if settings is not None and settings != unit.plain():
             shutil.rmtree(self.path)
@@ -87,7 +87,7 @@ class UnitFolder:
         self.write("settings.json", dict(unit.settings))
 
     def finish(self, unit: Unit, found: Mapping[str, Any]) -> Record:
-        """Write its record; the checkpoint goes, unless the record says that its run stays one that can be opened (`whole_run`)."""
+        """Write the record and delete the checkpoint, unless the record has `whole_run`: then the run folder stays complete."""
         record = {"unit": unit.name, **found, "settings": unit.plain()}
         self.write(RECORD, record)
         if not found.get("whole_run"):
@@ -99,7 +99,7 @@ class UnitFolder:
 
     @contextlib.contextmanager
     def held(self) -> Iterator[bool]:
-        """Whether this process has the folder to itself for now; another call may be at work on the same unit."""
+        """Lock the folder and yield whether that worked; it does not while another call works on the same unit."""
         lock = FileLock(self.path.parent / f".{self.path.name}.lock")
         if not lock.try_acquire():
             yield False
@@ -126,12 +126,12 @@ class UnitFolder:
 
 
 def last_line(error: str) -> str:
-    """The last line of a traceback, which says what went wrong; the rest is in `failed.json`."""
+    """Return the last line of a traceback, which has the error; the rest is in `failed.json`."""
     return error.strip().splitlines()[-1] if error.strip() else ""
 
 
 def slug(text: str) -> str:
-    """A model's name as part of a unit's: `A-NHP, tuned` → `a-nhp-tuned`."""
+    """Convert a model's name to a part of a unit's name: `A-NHP, tuned` → `a-nhp-tuned`."""
     return re.sub(r"[^\w.+]+", "-", text.lower()).strip("-")
 
 
@@ -141,26 +141,26 @@ VARIABLE = "FORETELL_DATA"
 @dataclass(frozen=True)
 class FitReport:
     model: IntensityModel
-    facts: dict[str, Any]  # for the record: epochs, dev score, seconds, size
+    facts: dict[str, Any]  # entries of the record: epochs, dev score, seconds, size
 
 
 @dataclass(frozen=True)
 class Workspace:
-    folder: Path  # the unit's own; whatever is written there stays with it
-    data: Path | None  # the folder that holds one folder for each data set; None: FORETELL_DATA, or embedded data alone
+    folder: Path  # the folder of the unit
+    data: Path | None  # the folder that contains the folders of data sets; None: FORETELL_DATA, or only embedded data
     device: str
-    stop: Callable[[], bool]  # True: write a checkpoint and raise TrainingInterrupt
+    stop: Callable[[], bool]  # if it returns True, a fit writes a checkpoint and raises TrainingInterrupt
     loaded: dict[str, Dataset] = field(default_factory=dict)  # shared by the units of one process
 
     def dataset(self, name: str, *, sequences: int = 0, events: int = 0) -> Dataset:
-        """Embedded data, or a folder under `--data`. Of each split only the first sequences, of each of these only the first events."""
+        """Read embedded data, or a folder under `--data`: the first `sequences` of each split, and the first `events` of each; 0: all."""
         if name not in self.loaded:
             self.loaded[name] = load(find_data(name, self.data))
         found = self.loaded[name]
         return replace(found, **{split: cut(data, sequences, events) for split, data in found.splits().items()})
 
     def splits(self, name: str, **cut: int) -> tuple[EventData, EventData, EventData]:
-        """Train, dev and test, which must all be there."""
+        """Return train, dev and test; raise if one is missing."""
         return whole(self.dataset(name, **cut), name)
 
     def fit(
@@ -175,10 +175,10 @@ class Workspace:
         start: Callable[[IntensityModel], None] | None = None,
         on_epoch: Callable[[dict[str, Any]], None] | None = None,
     ) -> FitReport:
-        """Fit the model of a configuration's tables; what an earlier call began is continued bit for bit.
+        """Fit the model of a configuration's tables. An interrupted fit is continued, with the same bits as without interruption.
 
-        With `keep`, the model stays in `run/`; else nothing does. (The checkpoint goes when the unit is done.) `about` is what the run
-        says of its data; `start` is called with a fresh model, `on_epoch` as `fit` does.
+        With `keep`, the model stays in `run/`; otherwise no file stays. (The checkpoint is deleted when the unit is done.) `about` is what
+        the run says about its data; `start` is called with a new model; `on_epoch` is called as by `foretell.fit`.
         """
         config = make_config({**table, "train": {**table.get("train", {}), "device": self.device}}, source)
         dtype = getattr(torch, config.train.dtype)
@@ -195,9 +195,9 @@ class Workspace:
         told: dict[str, Any] = {"on_epoch": on_epoch, "stop": self.stop, "progress": False}
         result = fit(model, train, dev, config.train, run=run, resume=resume, **told)
         seconds = time.perf_counter() - began
-        if not isinstance(model, DirectFit):  # over all the calls that it took
+        if not isinstance(model, DirectFit):  # summed over all calls
             seconds = sum(one["train_seconds"] + one["dev_seconds"] for one in result.records)
-        if len(result.records) > before:  # else an earlier call did all of it, and this one has to get further
+        if len(result.records) > before:  # else an earlier call finished it, and this one goes on
             self.give_way()
         if not keep:
             shutil.rmtree(path)
@@ -212,13 +212,13 @@ class Workspace:
         return FitReport(model, facts)
 
     def score(self, model: IntensityModel, test: EventData, options: ScoringOptions) -> ScoredModel:
-        """Every score of `foretell evaluate`; its rows are kept in the unit's folder."""
+        """Compute every score of `foretell evaluate`, and store the rows in the unit's folder."""
         scored = score(model, test, options)
         write_rows(self.folder / ROWS, ScoreRows.of(scored, test))
         return scored
 
     def machine(self) -> dict[str, Any]:
-        """The machine and versions, for the record."""
+        """Return the machine and versions, for the record."""
         about = environment(self.device)
         return {
             "device": about.get("gpu", f"CPU, {about['threads']} thread{'s'[: about['threads'] - 1]}"),
@@ -226,7 +226,7 @@ class Workspace:
         }
 
     def give_way(self) -> None:
-        """Called between two steps of a unit: stop here if requested. Written files stay."""
+        """Raise `TrainingInterrupt` if a stop is requested; long units call this between steps. Written files stay."""
         if self.stop():
             raise TrainingInterrupt
 
@@ -238,7 +238,7 @@ def whole(dataset: Dataset, name: object) -> tuple[EventData, EventData, EventDa
 
 
 def find_data(name: str, folder: Path | None) -> Path:
-    """The folder of a data set, or a message that says how to name it."""
+    """Return the folder of a data set, or raise with a message that says how to name it."""
     given = folder or (Path(os.environ[VARIABLE]) if os.environ.get(VARIABLE) else None)
     if given is not None and (given / name).exists():
         return given / name
@@ -257,7 +257,7 @@ def find_data(name: str, folder: Path | None) -> Path:
 
 
 def cut(data: EventData, sequences: int = 0, events: int = 0) -> EventData:
-    """The first sequences, each cut after its first events; 0: all."""
+    """Return the first `sequences`, each cut after its first `events`; 0: all."""
     if sequences and sequences < len(data):
         data = data.select(range(sequences))
     if events and (data.lengths > events).any():
