@@ -1,7 +1,7 @@
 """The multivariate Hawkes process with shared exponential decays: `λ_e(t) = μ_e + Σ_f Σ_j α_efj Σ_s exp(−β_j(t−s))`.
 
-All of its past is in `S_fj`, the decayed count of earlier events of type `f`; one pass over the events carries it along, and the
-integral has a closed form. Maximum likelihood lives in `hawkes_fit`.
+The past enters only through `S_fj`, the decayed count of earlier events of type `f`. One pass over the events updates these counts, and
+the integral has a closed form. Maximum likelihood is in `hawkes_fit`.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from foretell.models.registry import ModelOptions, ModelSpec, register
 from foretell.options import option
 from foretell.sampling.core.start import past_batch
 
-DECAYS = 2  # where nothing says how many
+DECAYS = 2  # the default
 
 
 @dataclass(frozen=True)
 class DecayedCounts:
-    """After each number of events: the counts as of the last event's time, and that time."""
+    """The decayed counts after each number of events, as of the time of the last event, and that time."""
 
     counts: Tensor  # [B, N + 1, K, J]
     since: Tensor  # float64 [B, N + 1]
@@ -59,8 +59,8 @@ class HawkesOptions(ModelOptions):
 class Hawkes(IntensityModel[HawkesOptions]):
     """A Hawkes process with exponential decays: every event raises the intensities for a while.
 
-    `λ_k(t) = μ_k + Σ_i Σ_d α_{d, k_i, k} β_d exp(−β_d (t − t_i))`, fitted by maximum likelihood (EM), in float64. A floor that every
-    other model should beat.
+    `λ_k(t) = μ_k + Σ_i Σ_d α_{d, k_i, k} β_d exp(−β_d (t − t_i))`, fitted by maximum likelihood (EM), in float64. A floor for all
+    other models.
 
     Hawkes, "Spectra of Some Self-Exciting and Mutually Exciting Point Processes", Biometrika 1971.
 
@@ -91,19 +91,19 @@ class Hawkes(IntensityModel[HawkesOptions]):
         self.beta = nn.Parameter(torch.ones(decays, dtype=dtype))
 
     def settle(self, decays: int, shrinkage: float) -> None:
-        """Fix what the options left open; the parameters of another number of decays are made anew."""
+        """Set the number of decays and the shrinkage if options leave them open. A new number of decays resets the parameters."""
         if decays != self.decays:
             self._make(decays, self.dtype)
         self.options = replace(self.options, decays=decays, shrinkage=shrinkage)
 
     @classmethod
     def from_options(cls, options: Any, vocabulary: Vocabulary, *, seed: int, dtype: torch.dtype) -> Self:
-        return cls(vocabulary, options)  # always in float64, and nothing is drawn
+        return cls(vocabulary, options)  # always in float64, without random numbers
 
     def fit_directly(
         self, train: EventData, dev: EventData | None, record: Callable[[int, float | None], None]
     ) -> None:
-        from foretell.models.classical.hawkes_fit import fit_best_hawkes  # which needs this class
+        from foretell.models.classical.hawkes_fit import fit_best_hawkes  # an import cycle
 
         fit_best_hawkes(self, train, dev, record)
 
@@ -134,7 +134,7 @@ class Hawkes(IntensityModel[HawkesOptions]):
 
     def exact_integral(self, history: DecayedCounts, batch: Batch) -> Tensor:
         length, before = (one.to(self.dtype) for one in (batch.gap_length, batch.scored_start - batch.gap_start))
-        left = torch.exp(-before.unsqueeze(-1) * self.beta)  # of the counts, where the scored part of the gap begins
+        left = torch.exp(-before.unsqueeze(-1) * self.beta)  # share of counts left where scoring begins
         decayed = -left * torch.expm1(-length.unsqueeze(-1) * self.beta) / self.beta  # [B, G, J]
         raised = torch.einsum("bgfj,fj->bgj", history.counts, self.alpha.sum(0))
         return self.mu.sum() * length + (raised * decayed).sum(-1)
@@ -154,7 +154,7 @@ class Hawkes(IntensityModel[HawkesOptions]):
         found = {"beta": self.beta.detach()}
         for index, name in enumerate(names):
             found[f"mu.{name}"] = self.mu.detach()[index]
-            found[f"alpha.{name}"] = self.alpha.detach()[index]  # what raises `name`: [K, J]
+            found[f"alpha.{name}"] = self.alpha.detach()[index]  # excitation of `name`: [K, J]
         return found
 
     def load_named_arrays(self, arrays: dict[str, Tensor]) -> None:
@@ -170,7 +170,7 @@ class Hawkes(IntensityModel[HawkesOptions]):
 
 
 def decayed_counts(batch: Batch, beta: Tensor, types: int) -> DecayedCounts:
-    """One pass over the events of all sequences side by side."""
+    """Return the decayed counts, from one pass over the events of all sequences in parallel."""
     rows, width = batch.times.shape
     since = batch.gap_start
     decay = torch.exp(-(batch.times - since[:, :-1]).to(beta.dtype).unsqueeze(-1) * beta)  # [B, N, J]

@@ -1,15 +1,15 @@
-"""Maximum likelihood for the Hawkes process by expectation-maximisation: data in, `μ`, `α` and `β` out.
+"""Maximum likelihood for the Hawkes process by expectation-maximisation: computes `μ`, `α` and `β` from data.
 
-Every event is shared out between the background and the earlier events that may have caused it; `μ` and `α` then have closed
-forms, and each `β_j` is a one-dimensional maximisation. No step can lower the (pseudo-count penalised) likelihood. With `dev` data,
-the step that scores best there is kept, and the number of decays and the shrinkage of `α` are chosen there, too: with as many `α` as
-pairs of types, the maximum itself is often a poor floor.
+Every event is shared between the background and the earlier events that may have caused it. `μ` and `α` then have closed
+forms, and each `β_j` is a one-dimensional maximisation. No step lowers the likelihood (with its penalty from pseudo-counts). With `dev`
+data, the step with the best score on dev is kept, and dev also selects the number of decays and the shrinkage of `α`: as there is one `α`
+per pair of types, the maximum itself is often a poor floor.
 
-Shrinkage by `κ` adds `κ` events of every type that excite as the events of all types do on average, `a_ej = Σ_f N_efj / Σ_f X_fj`:
+Shrinkage by `κ` adds `κ` events per type whose excitation is the average over all types, `a_ej = Σ_f N_efj / Σ_f X_fj`:
 
     α_efj = (N_efj + κ x_j a_ej) / (X_fj + κ x_j),
 
-where `N` are the events shared out to a cause, `X` the time that causes were watched for, weighted by their decay, and `x_j` its
+where `N` is the number of events attributed to a cause, `X` the time that causes were observed for, weighted by their decay, and `x_j` its
 mean per event.
 """
 
@@ -35,38 +35,38 @@ from foretell.models.units import PSEUDO_COUNT, mean_gap, scored_counts
 log = logging.getLogger("foretell")
 N = TypeVar("N", int, float)
 
-BLOCK_FLOATS = 16_000_000  # decayed counts held at a time: 128 MB
-KEPT_FLOATS = 128_000_000  # past this they are computed again in every round instead of kept
+BLOCK_FLOATS = 16_000_000  # decayed counts in memory at a time: 128 MB
+KEPT_FLOATS = 128_000_000  # above this size they are recomputed in every round
 ROUNDS, STEPS_A_ROUND = 40, 10
-TOLERANCE = 1e-5  # nats per event gained in a round, below which the fit is done
-PATIENCE = 2 * STEPS_A_ROUND  # steps without a better dev score before a fit ends
-DECAYS = (1, 2, 4)  # that are tried where dev may choose
+TOLERANCE = 1e-5  # the fit ends when a round gains less, in nats per event
+PATIENCE = 2 * STEPS_A_ROUND  # the fit ends after this many steps without a better dev score
+DECAYS = (1, 2, 4)  # candidates if dev can choose
 SHRINKAGES = (1.0, 4.0, 16.0)
-ENOUGH_FLOATS = 32_000_000  # decayed counts of two decays, above which a part of train is enough to choose with
+ENOUGH_FLOATS = 32_000_000  # size of the counts of two decays, above which a part of train is used to choose
 CHOOSING_ROUNDS = 12
-LEAST_GAIN = 1e-4  # nats per event on dev in a round, below which the fit is done
+LEAST_GAIN = 1e-4  # the fit ends when a round gains less on dev, in nats per event
 
 
 @dataclass(frozen=True)
 class HawkesBlock:
-    """Scored events of some sequences, in order of their types: the decayed counts just before each."""
+    """Scored events of some sequences, sorted by type, with the decayed counts just before each."""
 
     batch: Batch
     before: Tensor  # [n, K·J]
-    order: Tensor  # of the batch's scored events: [n]
+    order: Tensor  # [n]: the order of the batch's scored events
     types: tuple[tuple[int, slice], ...]  # the rows of each type that occurs
 
 
 @dataclass(frozen=True)
 class Exposure:
-    """For every event of the data as a possible cause: its type, and when afterwards what happens is scored."""
+    """Every event of the data as a possible cause: its type, and the scored time after it."""
 
     types: Tensor
-    after: Tensor  # how long after the event scoring begins: 0 but for events of a history that is not scored
-    watched: Tensor  # for how long it goes on then: T − s, less `after`
+    after: Tensor  # time from the event to the start of scoring: 0 unless the event is not scored
+    watched: Tensor  # length of scoring after that: T − s − `after`
 
     def integral(self, beta: Tensor) -> Tensor:
-        """`exp(−β·after)·(1 − exp(−β·watched))/β` of each: [n, J]."""
+        """Return `exp(−β·after)·(1 − exp(−β·watched))/β` of each: [n, J]."""
         return -torch.exp(-self.after[:, None] * beta) * torch.expm1(-self.watched[:, None] * beta) / beta
 
     def by_type(self, beta: Tensor, types: int) -> Tensor:
@@ -84,9 +84,9 @@ def fit_hawkes(
     shrinkage: float = 0.0,
     start: Hawkes | None = None,
 ) -> list[float]:
-    """Fit in place, with decays `beta` if they are given, from another fit if that is given.
+    """Fit in place, from the decays `beta` if given and from the parameters of another fit `start` if given.
 
-    Returns the mean log-likelihood per event after each round.
+    Return the mean log-likelihood per event after each round.
     """
     if model.dtype != torch.float64 or model.device.type != "cpu":
         dtype, device = model.dtype, model.device
@@ -149,7 +149,7 @@ class _BestOnDev:
         return self.waited >= PATIENCE
 
     def look(self, beta: Tensor) -> bool:
-        """Score the model, which has decays `beta`; True where it is time to stop."""
+        """Score the model, which has decays `beta`; return True if the fit should stop."""
         if self.blocks is None or not torch.equal(self.blocks.beta, beta):
             self.blocks = _Blocks(self.model, self.dev)
         value = log_likelihood_of_blocks(self.model, self.blocks, self.exposure, self.observed) / self.scored
@@ -160,16 +160,16 @@ class _BestOnDev:
         return self.is_over
 
     def take(self) -> None:
-        if self.state:  # without one, no score was a number
+        if self.state:  # otherwise no score was finite
             self.model.load_state_dict(self.state)
 
 
 def fit_best_hawkes(
     model: Hawkes, data: EventData, dev: EventData | None, progress: Callable[[int, float], None] | None = None
 ) -> None:
-    """Fit in place; decays and shrinkage that the options leave open are those that are best on dev."""
+    """Fit in place. Dev selects the decays and the shrinkage, unless the options set them."""
     decays, shrinkage = model.options.decays, model.options.shrinkage
-    if dev is None or dev.event_count == 0:  # nothing to choose by
+    if dev is None or dev.event_count == 0:  # no data to choose by
         fit_hawkes(model, data, None, progress, shrinkage=0.0 if shrinkage == "auto" else shrinkage)
         model.settle(model.decays, 0.0 if shrinkage == "auto" else shrinkage)
         return
@@ -198,7 +198,7 @@ def fit_best_hawkes(
 
 
 def _first_peak(values: Sequence[N], score: Callable[[N], float]) -> N:
-    """The value before the first that scores no better."""
+    """Return the value before the first one that scores no better than its predecessor; the last value if there is none."""
     best = values[0]
     for value in values[1:]:
         if score(value) <= score(best):
@@ -208,7 +208,7 @@ def _first_peak(values: Sequence[N], score: Callable[[N], float]) -> N:
 
 
 def _some(data: EventData) -> EventData:
-    """Sequences spread over the data, as many as suffice to choose with; all where there are no more."""
+    """Return enough sequences to choose with, evenly spread over the data; all sequences if there are not more."""
     step = 2 * data.event_count * len(data.vocabulary) / ENOUGH_FLOATS
     if step <= 1.0:
         return data
@@ -218,7 +218,7 @@ def _some(data: EventData) -> EventData:
 def _start(
     model: Hawkes, gap: float, rate: Tensor, observed: float, exposure: Exposure, beta: Tensor | None = None
 ) -> None:
-    """Half of each rate from the background, half excited evenly by everything; decays spread around the mean gap."""
+    """Initialise: half of each rate is background, half is excitation, equal for all causes; decays spread around 1 / mean gap."""
     with torch.no_grad():
         spread = torch.zeros(model.decays, dtype=torch.float64)
         if model.decays > 1:
@@ -228,12 +228,12 @@ def _start(
         share = exposure.by_type(model.beta.double(), model.types).sum()
         each = (
             rate * observed / 2.0 / share if share > 0.0 else torch.zeros_like(rate)
-        )  # no event is watched after: no excitement
+        )  # no event is observed afterwards: no excitation
         model.alpha.copy_(each[:, None, None].expand_as(model.alpha))
 
 
 class _Blocks:
-    """The decayed counts of the data under the current decays, kept if they fit and made again if they do not."""
+    """The decayed counts of the data under the current decays, stored if they fit into memory and otherwise recomputed."""
 
     def __init__(self, model: Hawkes, data: EventData) -> None:
         self.model, self.data = model, data
@@ -263,7 +263,7 @@ class _Blocks:
 
 
 def _runs(data: EventData, most: int) -> Iterator[list[int]]:
-    """Sequences in order of length, as many together as have at most `most` padded events."""
+    """Yield sequences sorted by length, in groups with at most `most` padded events."""
     order = sorted(range(len(data)), key=lambda index: len(data[index]))
     run: list[int] = []
     for index in order:
@@ -276,27 +276,27 @@ def _runs(data: EventData, most: int) -> Iterator[list[int]]:
 
 
 def _before_events(batch: Batch, beta: Tensor, counts: Tensor) -> Tensor:
-    """The counts of each gap's start, decayed to the event that ends it: [B, N, K·J]."""
+    """Return the counts at each gap's start, decayed to the event that ends it: [B, N, K·J]."""
     elapsed = (batch.times - batch.gap_start[:, :-1]).unsqueeze(-1)
     return (counts[:, :-1] * torch.exp(-elapsed * beta).unsqueeze(-2)).flatten(-2)
 
 
 def _rates(model: Hawkes, block: HawkesBlock) -> Tensor:
-    """The intensity of each event's own type just before it: [n]."""
+    """Return the intensity of each event's own type just before it: [n]."""
     mu, alpha = model.mu.detach(), model.alpha.detach().flatten(1)
     rates = [torch.addmv(mu[kind], block.before[rows], alpha[kind]) for kind, rows in block.types]
     return torch.cat(rates) if rates else mu.new_empty(0)
 
 
 def log_likelihood_of_blocks(model: Hawkes, blocks: _Blocks, exposure: Exposure, observed: float) -> float:
-    """The log-likelihood of all events under a model with the blocks' decays."""
+    """Return the log-likelihood of all events under a model with the blocks' decays."""
     exposed = exposure.by_type(blocks.beta, model.types)
     value = sum(float(_rates(model, block).log().sum()) for block in blocks)
     return value - float(model.mu.detach().sum()) * observed - float((model.alpha.detach().sum(0) * exposed).sum())
 
 
 def _share_out(model: Hawkes, blocks: _Blocks, exposure: Exposure, observed: float, shrinkage: float) -> float:
-    """One step of expectation-maximisation for `μ` and `α`; the log-likelihood before it comes back."""
+    """Make one step of expectation-maximisation for `μ` and `α`; return the log-likelihood before the step."""
     mu, alpha = model.mu.detach(), model.alpha.detach().flatten(1)
     background = torch.full_like(mu, PSEUDO_COUNT)
     excited = torch.zeros_like(alpha)
@@ -310,7 +310,7 @@ def _share_out(model: Hawkes, blocks: _Blocks, exposure: Exposure, observed: flo
             excited[kind] += inverse @ block.before[rows]
     exposed = exposure.by_type(blocks.beta, model.types)  # [K, J]
     value -= float(mu.sum()) * observed + float((alpha.unflatten(1, exposed.shape).sum(0) * exposed).sum())
-    shared = (alpha * excited).unflatten(1, exposed.shape)  # [K, K, J]: events of one type that another caused
+    shared = (alpha * excited).unflatten(1, exposed.shape)  # [K, K, J]: events of one type caused by another
     if shrinkage:
         more = shrinkage * exposed.sum(0) / max(len(exposure.types), 1)
         average = shared.sum(1, keepdim=True) / exposed.sum(0).clamp(min=1e-300)
@@ -322,7 +322,7 @@ def _share_out(model: Hawkes, blocks: _Blocks, exposure: Exposure, observed: flo
 
 
 def _move_decays(model: Hawkes, blocks: _Blocks, exposure: Exposure) -> None:
-    """The exact maximisation over each `β_j` given who caused whom: `−β·(waited time) − Σ α·(exposure)`."""
+    """Maximise exactly over each `β_j` with fixed causes: `−β·(waited time) − Σ α·(exposure)`."""
     alpha, types = model.alpha.detach(), model.types
     waited = torch.zeros(model.decays, dtype=torch.float64)
     for block in blocks:
@@ -337,7 +337,7 @@ def _move_decays(model: Hawkes, blocks: _Blocks, exposure: Exposure) -> None:
 
 
 def _waited_counts(batch: Batch, beta: Tensor, types: int) -> Tensor:
-    """`Σ_s (t−s)·exp(−β(t−s))` just before each event, by type of cause: [B, N, K, J]."""
+    """Return `Σ_s (t−s)·exp(−β(t−s))` just before each event, by type of cause: [B, N, K, J]."""
     rows, width = batch.times.shape
     counts = torch.zeros(rows, types, len(beta), dtype=torch.float64)
     waited = torch.zeros_like(counts)

@@ -51,10 +51,10 @@ class Poisson(IntensityModel[PoissonOptions]):
 
     @classmethod
     def from_options(cls, options: Any, vocabulary: Vocabulary, *, seed: int, dtype: torch.dtype) -> Self:
-        return cls(vocabulary, options)  # always in float64, and nothing is drawn
+        return cls(vocabulary, options)  # always in float64, without random numbers
 
     def fit_closed_form(self, data: EventData) -> None:
-        """Maximum likelihood: events of a type over observed time, with a pseudo-count of ½."""
+        """Set each rate to the number of events of the type over the observed time, with a pseudo-count of ½."""
         counts, observed = scored_counts(data)
         with torch.no_grad():
             self.log_rate.copy_(torch.from_numpy(counts / observed).log())
@@ -83,7 +83,7 @@ class Poisson(IntensityModel[PoissonOptions]):
 
     @torch.inference_mode()
     def sampler(self, histories: Sequence[EventSequence], seen: Sequence[int]) -> HawkesSampler:
-        """A Hawkes process without decays, whose past does not matter."""
+        """Return the sampler of a Hawkes process without decays, whose past does not matter."""
         rate = self.log_rate.detach().double().exp()
         alpha, counts = rate.new_zeros(self.types, self.types, 0), rate.new_zeros(len(seen), self.types, 0)
         return HawkesSampler(self.vocabulary, rate, alpha, rate.new_zeros(0), counts, rate.new_zeros(len(seen)))

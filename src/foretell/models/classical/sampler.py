@@ -1,4 +1,4 @@
-"""Sampler of the floors: a Poisson process is its own bound, and a Hawkes process is highest right after an event."""
+"""Sampler of Poisson and Hawkes processes: a Poisson rate is its own bound, and Hawkes intensities are highest right after an event."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ROUNDING = 1e-12
 
 
 class HawkesSampler(Sampler):
-    """All of the past is in decayed counts. A Poisson process is one without decays."""
+    """The past is stored as decayed counts. A Poisson process is a Hawkes process without decays."""
 
     def __init__(
         self, vocabulary: Vocabulary, mu: Tensor, alpha: Tensor, beta: Tensor, counts: Tensor, since: Tensor
@@ -29,9 +29,9 @@ class HawkesSampler(Sampler):
 
     @property
     def width(self) -> float:
-        """Intensities fall on the scale of the shortest memory; with none, any window will do."""
+        """The width of windows: a tenth of the fastest decay time, or without decays the mean time to the next event."""
         rate = 10.0 * float(self.beta.max()) if len(self.beta) else float(self.mu.sum())
-        return 1.0 / rate if rate > 0.0 else 1.0  # where rates underflow nothing happens, whatever the window
+        return 1.0 / rate if rate > 0.0 else 1.0  # if rates underflow, no events occur in any window
 
     def select(self, rows: Tensor) -> Self:
         return type(self)(self.vocabulary, self.mu, self.alpha, self.beta, self.counts[rows], self.since[rows])
@@ -45,7 +45,7 @@ class HawkesSampler(Sampler):
         return self.mu + torch.einsum("wqj,wej->wqe", decay, raised)
 
     def bounds(self, start: Tensor, end: Tensor) -> Bounds:
-        """Between events it only falls."""
+        """Return the intensity at the start of the window, since it only falls between events."""
         upper = self.intensities(start).sum(-1) * (1.0 + ROUNDING)
         return Bounds(upper, self.intensities((start + end) / 2.0).sum(-1))
 

@@ -1,7 +1,7 @@
-"""The weekly Poisson process: a rate for each type and hour of the week, the floor that knows the calendar.
+"""The weekly Poisson process: a rate for each type and hour of the week. The floor for models with a calendar.
 
 The rate of a type in an hour is its count divided by the observed time of that hour. Pseudo-events shrink it towards the type's
-mean rate times the profile of all types, and the profile towards 1. How many pseudo-events is chosen on dev.
+mean rate times the profile of all types, and the profile towards 1. Dev selects the number of pseudo-events.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from foretell.models.classical.weekly_sampler import WeeklySampler
 from foretell.models.registry import ModelOptions, ModelSpec, register
 from foretell.sampling.core.start import in_float64, past_batch
 
-SHARED = (0.0, 4.0, 32.0, 256.0, 2048.0, math.inf)  # pseudo-events of every hour in the profile; infinite: a flat one
-OWN = (0.5, 2.0, 8.0, 32.0, 128.0, 512.0)  # of every hour of a type
-PSEUDO_COUNT = 0.5  # of every type, as in the Poisson process
-RAREST = 1e-6  # of a type's own rate: what a rate is at least
+SHARED = (0.0, 4.0, 32.0, 256.0, 2048.0, math.inf)  # pseudo-events per hour in the profile; infinite: a flat profile
+OWN = (0.5, 2.0, 8.0, 32.0, 128.0, 512.0)  # pseudo-events per hour of a type
+PSEUDO_COUNT = 0.5  # per type, as in the Poisson process
+RAREST = 1e-6  # the smallest rate, relative to the type's mean rate
 
 
 @dataclass(frozen=True)
 class WeeklyOptions(ModelOptions):
-    """No options: the smoothing is chosen on dev."""
+    """No options: dev selects the smoothing."""
 
 
 @register(
@@ -43,7 +43,7 @@ class WeeklyOptions(ModelOptions):
 class WeeklyPoisson(IntensityModel[WeeklyOptions]):
     """A weekly Poisson process: a rate for each event type and hour of the week, in local time.
 
-    Rates are counts divided by time, with the smoothing that is best on dev. A baseline for data with absolute times.
+    Rates are counts divided by time, with the smoothing that scores best on dev. A baseline for data with absolute times.
 
     Example:
         >>> model = ft.WeeklyPoisson(2)
@@ -67,10 +67,10 @@ class WeeklyPoisson(IntensityModel[WeeklyOptions]):
 
     @classmethod
     def from_options(cls, options: Any, vocabulary: Vocabulary, *, seed: int, dtype: torch.dtype) -> Self:
-        return cls(vocabulary, options)  # always in float64, and nothing is drawn
+        return cls(vocabulary, options)  # always in float64, without random numbers
 
     def calendar_sizes(self) -> tuple[int, int]:
-        """It has no waves: only when sequences start, and the zone."""
+        """Return 0 twice: the model uses no waves, only the starts of sequences and the zone."""
         return 0, 0
 
     @property
@@ -82,7 +82,7 @@ class WeeklyPoisson(IntensityModel[WeeklyOptions]):
     def fit_directly(
         self, train: EventData, dev: EventData | None, record: Callable[[int, float | None], None]
     ) -> None:
-        """Counts over time, smoothed as is best on dev; without dev, as is best on every second sequence, given the others."""
+        """Set rates to smoothed counts over time. Dev selects the smoothing, or without dev every second training sequence does."""
         calendar = calendar_of(train)
         if calendar is None:
             raise ForetellError(
@@ -104,11 +104,11 @@ class WeeklyPoisson(IntensityModel[WeeklyOptions]):
         return starts_of(batch)
 
     def state(self, history: Tensor, queries: Queries) -> Tensor:
-        """The hour of the week: [B, Q, 1]."""
+        """Return the hour of the week: [B, Q, 1]."""
         return self.hours(history[:, None], queries.times).unsqueeze(-1).to(self.dtype)
 
     def hours(self, starts: Tensor, times: Tensor) -> Tensor:
-        """The hour of the week of times [...] of sequences that start at moments [...]: int64."""
+        """Return the hour of the week at times [...] of sequences that start at moments [...]: int64."""
         assert self.calendar is not None
         waves = self.calendar.phases
         moments = waves.moments(starts, times)
@@ -125,7 +125,7 @@ class WeeklyPoisson(IntensityModel[WeeklyOptions]):
         return self.log_rate[types, state.squeeze(-1).long()]
 
     def mass(self, moments: Tensor) -> Tensor:
-        """The integral of the total rate up to moments [...], from some beginning on."""
+        """Return the integral of the total rate up to moments [...], from a fixed moment on."""
         assert self.calendar is not None
         waves, per_second = (
             self.calendar.phases,
@@ -133,7 +133,7 @@ class WeeklyPoisson(IntensityModel[WeeklyOptions]):
         )
         place = waves.place(moments)
         found = _grown(per_second, moments + waves.offsets[place])
-        if len(waves.changes):  # what clocks skip is no time, and what they repeat comes twice
+        if len(waves.changes):  # subtract skipped local times, add repeated ones
             late, early = (_grown(per_second, waves.changes + one) for one in (waves.offsets[1:], waves.offsets[:-1]))
             found = found - nn.functional.pad((late - early).cumsum(0), (1, 0))[place]
         return found
@@ -144,7 +144,7 @@ class WeeklyPoisson(IntensityModel[WeeklyOptions]):
         end = self.calendar.phases.moments(history[:, None], batch.scored_start + batch.gap_length)
         return self.mass(end) - self.mass(start)
 
-    # In and out
+    # Files and public names
 
     @torch.inference_mode()
     def sampler(self, histories: Sequence[EventSequence], seen: Sequence[int]) -> WeeklySampler:
@@ -165,7 +165,7 @@ class WeeklyPoisson(IntensityModel[WeeklyOptions]):
 
 
 def smoothed(counts: np.ndarray, seconds: np.ndarray, shared: float, own: float) -> np.ndarray:
-    """Rates per second [K, 168] from counts [K, 168] and how long each hour was watched [168]."""
+    """Return rates per second [K, 168] from counts [K, 168] and the observed time of each hour [168]."""
     whole = seconds.sum()
     each = counts.sum(1) + PSEUDO_COUNT
     if math.isinf(shared):
@@ -180,7 +180,7 @@ def smoothed(counts: np.ndarray, seconds: np.ndarray, shared: float, own: float)
 
 
 def _smoothing(model: WeeklyPoisson, train: EventData, dev: EventData | None) -> tuple[float, float]:
-    """How many pseudo-events are best where they are judged."""
+    """Return the numbers of pseudo-events that score best on dev, or on every second training sequence if there is no dev."""
     assert model.calendar is not None
     if dev is None and len(train) < 2:
         return SHARED[2], OWN[2]
@@ -199,7 +199,7 @@ def _smoothing(model: WeeklyPoisson, train: EventData, dev: EventData | None) ->
 
 
 def _grown(per_second: Tensor, local: Tensor) -> Tensor:
-    """The integral of rates [168] over local time up to `local` [...]."""
+    """Return the integral of rates [168] over local time up to `local` [...]."""
     before = nn.functional.pad(per_second.cumsum(0) * HOUR, (1, 0))
     weeks = torch.floor(local / WEEK)
     rest = local - weeks * WEEK

@@ -1,4 +1,4 @@
-"""Sampler of the weekly Poisson process: its integral is piecewise linear, and is inverted by bisection down to the rounding of time."""
+"""Sampler of the weekly Poisson process. Its integral is piecewise linear and is inverted by bisection, up to the rounding of time."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from foretell.sampling.core.sampler import Bounds, InverseSampler
 if TYPE_CHECKING:
     from foretell.models.classical.weekly import WeeklyPoisson
 
-HALVINGS = 80  # more than float64 can tell of any time
+HALVINGS = 80  # enough for the precision of float64
 
 
 class WeeklySampler(InverseSampler):
-    """The past does not matter but for when a sequence started."""
+    """Sequences differ only in their starts; the past does not matter."""
 
     def __init__(self, model: WeeklyPoisson, starts: Tensor) -> None:
         self.model, self.starts = model, starts  # float64 [W]: moments
@@ -41,13 +41,13 @@ class WeeklySampler(InverseSampler):
 
     @torch.inference_mode()
     def bounds(self, start: Tensor, end: Tensor) -> Bounds:
-        """The highest hour of the week bounds them all."""
+        """Return the highest rate over the hours of the week as bound."""
         most = self.model.log_rate.exp().sum(0).max()
         return Bounds(most.expand(start.shape).clone(), self.intensities((start + end) / 2.0).sum(-1))
 
     @torch.inference_mode()
     def invert(self, start: Tensor, mass: Tensor) -> Tensor:
-        """No rate is 0: the time lies between those that the highest and the lowest rate would give."""
+        """Return the times at which the integral from `start` reaches `mass`; the highest and lowest rates bracket them."""
         total = self.model.log_rate.exp().sum(0)
         low, high = start + mass / total.max(), start + mass / total.min()
         calendar = self.model.calendar
@@ -61,4 +61,4 @@ class WeeklySampler(InverseSampler):
 
     @torch.inference_mode()
     def append(self, times: Tensor, choices: Tensor) -> None:
-        """It does not remember events."""
+        """Do nothing: the sampler does not depend on events."""

@@ -1,1 +1,1 @@
-"""THP and SAHP: a transformer embeds the events, intensities look at the last one."""
+"""THP and SAHP: a transformer embeds the events, and intensities depend on the last embedding."""

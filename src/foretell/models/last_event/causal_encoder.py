@@ -1,8 +1,8 @@
-"""A transformer encoder that never looks ahead (Vaswani et al. 2017, as THP and SAHP have it): a batch in, embeddings of its events out.
+"""A causal transformer encoder (Vaswani et al. 2017, as in THP and SAHP): from a batch to embeddings of its events.
 
-In front of the events stands a `bos` at time 0. What enters is a type's vector plus an encoding of the event's time; each layer lets an
-event attend to itself and to what is before it (softmax, heads of `D / heads` components each), then come the residual connection,
-LayerNorm and the feed-forward sublayer. Nothing here depends on the unit of time, and phases are formed in float64.
+A `bos` at time 0 precedes the events. The input is a type's vector plus an encoding of the event's time. In each layer, an event attends
+to itself and to earlier events (softmax, heads of `D / heads` components each), followed by the residual connection, LayerNorm and the
+feed-forward sublayer. Nothing here depends on the unit of time. Phases are computed in float64.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from foretell.nn.lookup import lookup
 from foretell.nn.time import FULL_TURN, TimeEmbedding
 
 Encoding = Literal["time", "shifted"]
-PLACES = 10_000.0  # from the fastest to the slowest wave of places, as in every transformer
+PLACES = 10_000.0  # ratio of the slowest to the fastest wave of positions, as in other transformers
 
 
 class ShiftedTime(TimeEmbedding):
-    """SAHP's encoding: waves of an event's place in its sequence, shifted by its time.
+    """SAHP's encoding: waves of an event's position in its sequence, shifted by its time.
 
-    Component `d` is sin or cos of `i / 10000^(2⌊d/2⌋/dim) + t / (m·(5M/m)^(2⌊d/2⌋/dim))`, where `bos` has the place `i = 0`.
+    Component `d` is sin or cos of `i / 10000^(2⌊d/2⌋/dim) + t / (m·(5M/m)^(2⌊d/2⌋/dim))`, where `bos` has the position `i = 0`.
     """
 
     turns_per_place: Tensor
@@ -40,7 +40,7 @@ class ShiftedTime(TimeEmbedding):
         self.register_buffer("turns_per_place", turns, persistent=False)
 
     def at_places(self, times: Tensor, places: Tensor, dtype: torch.dtype) -> Tensor:
-        """[...] float64 times and places -> [..., dim] of `dtype`."""
+        """Return the encoding [..., dim] in `dtype` for float64 times and positions [...]."""
         own = slice(1, 1 + self.dim)
         ahead = torch.addcmul(self.quarter_turns[own], places.unsqueeze(-1), self.turns_per_place)
         turns = torch.addcmul(ahead, times.unsqueeze(-1), self.turns_per_unit[own]).frac_()
@@ -48,7 +48,7 @@ class ShiftedTime(TimeEmbedding):
 
 
 class CausalLayer(Sublayers):
-    """`Q, K, V` of all heads side by side, the matrix `O` that mixes what they found, and the sublayers."""
+    """`Q, K, V` of all heads in one matrix, the matrix `O` that mixes the heads' outputs, and the sublayers."""
 
     def __init__(self, dim: int, heads: int, layer_norm: bool, feed_forward: int) -> None:
         super().__init__(dim, layer_norm, feed_forward)
@@ -57,14 +57,14 @@ class CausalLayer(Sublayers):
         self.O = nn.Parameter(torch.empty(dim, dim))
 
     def projected(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Queries (already divided by the root of a head's size), keys and values: [..., D] each."""
-        scaled = self.QKV[: self.dim] / math.sqrt(self.dim // self.heads)  # a matrix, and not all queries
+        """Return queries (already divided by the root of a head's size), keys and values: [..., D] each."""
+        scaled = self.QKV[: self.dim] / math.sqrt(self.dim // self.heads)  # scales the matrix instead of all queries
         whole = torch.cat([scaled, self.QKV[self.dim :]])
         query, key, value = F.linear(x, whole).split(self.dim, dim=-1)
         return query, key, value
 
     def forward(self, x: Tensor, drop: Dropout) -> Tensor:
-        """[B, N, D] -> [B, N, D]: row `i` sees rows 0 … `i`."""
+        """Map [B, N, D] to [B, N, D]; row `i` sees rows 0 … `i`."""
         query, key, value = (self._by_head(part) for part in self.projected(x))
         found = attention_with_first([query], [key], value, Visible(None, 1))
         return self.combine(x, self._side_by_side(found), drop)
@@ -73,7 +73,7 @@ class CausalLayer(Sublayers):
         return self.after(x + drop(F.linear(found, self.O)), drop)
 
     def _by_head(self, x: Tensor) -> Tensor:
-        """[B, N, D] -> [B·heads, N, D / heads]."""
+        """Reshape [B, N, D] to [B·heads, N, D / heads]."""
         if self.heads == 1:
             return x
         return x.unflatten(-1, (self.heads, -1)).transpose(1, 2).flatten(0, 1)
@@ -89,7 +89,7 @@ class CausalEncoder(nn.Module):
         super().__init__()
         self.types, self.dim = types, dim
         self.time = ShiftedTime(dim) if encoding == "shifted" else TimeEmbedding(dim)
-        self.base = nn.Parameter(torch.empty(types + 1, dim))  # of every type, and of `bos`
+        self.base = nn.Parameter(torch.empty(types + 1, dim))  # of every type and of `bos`
         self.layers = nn.ModuleList(CausalLayer(dim, heads, layer_norm, feed_forward) for _ in range(layers))
 
     def layer_list(self) -> list[CausalLayer]:
@@ -104,7 +104,7 @@ class CausalEncoder(nn.Module):
                 layer.start(generator)
 
     def forward(self, batch: Batch, drop: Dropout, added: Tensor | None = None) -> list[Tensor]:
-        """Embeddings at layers 0 … L: [B, N + 1, D] each, `bos` first; covariates add something to what enters."""
+        """Return embeddings at layers 0 … L: [B, N + 1, D] each, `bos` first. `added` is the term of covariates in the input."""
         types = F.pad(batch.types, (1, 0), value=self.types)
         places = torch.arange(types.shape[1], dtype=torch.float64, device=types.device)
         found = [plus(self.enter(types, batch.gap_start, places), added)]
@@ -113,7 +113,7 @@ class CausalEncoder(nn.Module):
         return found
 
     def enter(self, types: Tensor, times: Tensor, places: Tensor) -> Tensor:
-        """Layer 0 of events with these types, times and places: [..., D]."""
+        """Return layer 0 of events with these types, times and positions: [..., D]."""
         if isinstance(self.time, ShiftedTime):
             encoded = self.time.at_places(times, places, self.base.dtype)
         else:
@@ -121,7 +121,7 @@ class CausalEncoder(nn.Module):
         return lookup(self.base, types) + encoded
 
     def named_arrays(self, names: tuple[str, ...]) -> dict[str, Tensor]:
-        """Views of the parameters under their public names."""
+        """Return views of the parameters under their public names."""
         found = {f"embed.{name}": self.base[index] for index, name in enumerate(names)}
         found["bos"] = self.base[self.types]
         for number, layer in enumerate(self.layer_list(), start=1):

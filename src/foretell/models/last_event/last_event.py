@@ -1,7 +1,7 @@
-"""Models that derive everything up to the next event from the embedding of the last one: what THP and SAHP have in common.
+"""Models whose intensities up to the next event depend on the embedding of the last one: the base class of THP and SAHP.
 
-The last event, `f` at time `s`, is embedded from itself and the events before it. From that vector each type gets a curve over the
-elapsed time, and its intensity is `τ_e·log(1 + exp(curve/τ_e))`. The same curve gives the intensity at an event and the integral
+The last event, `f` at time `s`, is embedded from itself and the events before it. From that vector each type gets a curve over elapsed
+time, and its intensity is `τ_e·log(1 + exp(curve/τ_e))`. The same curve determines the intensity at an event and the integral
 before it. Curves are computed once per event and then evaluated at all query times.
 """
 
@@ -34,22 +34,22 @@ from foretell.nn.lookup import lookup
 from foretell.nn.time import TimeEmbedding
 from foretell.options import option
 
-# The numbers of a curve, for every type: each [..., K] or, where it is the same after all events, [K]. Levels are divided by τ.
+# The parameters of a curve for every type: [..., K] each, or [K] if they are equal after all events. Levels are divided by τ.
 Curves = tuple[Tensor, ...]
 
 
 @dataclass(frozen=True)
 class LastEvents:
-    """The last event of every gap: `bos` of the first one."""
+    """The last event of every gap; `bos` for the first gap."""
 
-    embedding: Tensor  # [B, N + 1, D], with what covariates add at queries
+    embedding: Tensor  # [B, N + 1, D], with the terms of covariates at queries
     time: Tensor  # float64 [B, N + 1]
     query: QueryCovariates = NO_INPUTS
 
 
 @dataclass(frozen=True)
 class LastEventOptions(HeadOptions):
-    """`heads` are of dim / heads components each."""
+    """Each of the `heads` has dim / heads components."""
 
     layer_norm: bool = option(True, doc="Normalise before and after each sublayer.")
     feed_forward: int | None = option(
@@ -67,10 +67,10 @@ class LastEventModel(IntensityModel[LastEventOptions]):
     shown_sizes = ("dim", "layers")
     unit_names = ("m", "M", "time_scale")
     shown_units = {"m": "m", "M": "M"}  # noqa: RUF012
-    rows_at_a_time = 16  # there is little to do for each of them
+    rows_at_a_time = 16  # a sequence takes little work
     takes_covariates = takes_calendar = True
     encoding: ClassVar[Encoding]
-    per_type: ClassVar[tuple[str, ...]]  # vectors and scales of a type, under their public names
+    per_type: ClassVar[tuple[str, ...]]  # vectors and scales per type, under their public names
 
     def __init__(
         self,
@@ -104,35 +104,35 @@ class LastEventModel(IntensityModel[LastEventOptions]):
     def time(self) -> TimeEmbedding:
         return self.encoder.time
 
-    # What tells the models apart
+    # Methods that each model defines
 
     @abstractmethod
     def _make_curves(self, generator: torch.Generator) -> None:
-        """Parameters of the curves, and where they start from."""
+        """Create the parameters of the curves with initial values."""
 
     @abstractmethod
     def start_at(self, rates: Tensor, embedding: Tensor) -> None:
-        """Let curves of an event with that embedding [D] stand still at intensities [K], in events per unit of `time_scale`."""
+        """Initialise curves after an event with that embedding [D] to constant intensities [K], in events per `time_scale`."""
 
     @abstractmethod
     def elapsed(self, times: Tensor, since: Tensor) -> Tensor:
-        """How far along its curve a time is: float64 times and last events' times in, the model's dtype out."""
+        """Return positions along the curve, in the model's dtype, from float64 times and times of last events."""
 
     @abstractmethod
     def curves(self, embedding: Tensor) -> Curves:
-        """The curves of all types after an event with that embedding [..., D]."""
+        """Return the curves of all types after an event with that embedding [..., D]."""
 
     @abstractmethod
     def follow(self, curves: Curves, elapsed: Tensor) -> Tensor:
-        """The curves over τ after some time [..., 1]: [..., K]. Each type's rises, or falls, all the time."""
+        """Return the curves divided by τ, [..., K], after elapsed times [..., 1]. Each is monotone in time."""
 
     @abstractmethod
     def _arrays_of_types(self) -> dict[str, Tensor]:
-        """By the names of `per_type`, [K, …]: in the data's own unit."""
+        """Return the arrays named in `per_type`, [K, …] each, in the data's unit."""
 
     @abstractmethod
     def _load_arrays_of_types(self, arrays: dict[str, Tensor]) -> None:
-        """The inverse."""
+        """Set parameters from arrays like those of `_arrays_of_types`."""
 
     # Events
 
@@ -141,11 +141,11 @@ class LastEventModel(IntensityModel[LastEventOptions]):
         return LastEvents(plus(self.layers_of(batch)[-1], query.added), batch.gap_start, query)
 
     def layers_of(self, batch: Batch) -> list[Tensor]:
-        """The embeddings of `bos` and the events of a batch at layers 0 … L: [B, N + 1, D] each."""
+        """Return the embeddings of `bos` and the events of a batch at layers 0 … L: [B, N + 1, D] each."""
         return self.encoder(batch, self._drop(), self.event_inputs(batch, before=1))
 
     def embeddings(self, batch: Batch) -> list[Tensor]:
-        """The embeddings of the events of a batch at layers 0 … L: [B, N, D] each."""
+        """Return the embeddings of the events of a batch at layers 0 … L: [B, N, D] each."""
         return [layer[:, 1:] for layer in self.layers_of(batch)]
 
     def _drop(self) -> Dropout:
@@ -166,7 +166,7 @@ class LastEventModel(IntensityModel[LastEventOptions]):
     # Queries
 
     def state(self, history: LastEvents, queries: Queries) -> Tensor:
-        """The last event's embedding, how long ago it was, and waves of the calendar: [B, Q, D + 1 (+ F)]. (Curves would be wider.)"""
+        """Return the last event's embedding, elapsed time and calendar waves: [B, Q, D + 1 (+ F)]. (Curves would take more memory.)"""
         per_gap = queries.visible.per_gap
         if per_gap is not None:
             gaps = queries.times.shape[1] // per_gap
@@ -182,12 +182,12 @@ class LastEventModel(IntensityModel[LastEventOptions]):
         return torch.cat(parts, dim=-1)
 
     def _scores(self, state: Tensor) -> Tensor:
-        """Curves over τ of all types, with what the calendar adds: [..., K]."""
+        """Return the curves of all types divided by τ, plus the calendar's terms: [..., K]."""
         found = self.follow(self.curves(state[..., : self.dim]), state[..., self.dim : self.dim + 1])
         return found if self.calendar is None else found + state[..., self.dim + 1 :] @ self.calendar.query
 
     def calendar_sizes(self) -> tuple[int, int]:
-        """At queries the score of each type, beside its curve."""
+        """Return the sizes of the two calendar terms. At queries: the score of each type, added to its curve."""
         return self.dim, self.types
 
     def _unit(self) -> Tensor:
@@ -215,7 +215,7 @@ class LastEventModel(IntensityModel[LastEventOptions]):
     def ends_and_inside(
         self, history: LastEvents, batch: Batch, queries: Queries, pseudo: bool
     ) -> GapIntensities | None:
-        """Where the points lie gap by gap, each event's curves are worked out once and followed to all of its gap's points."""
+        """Return the likelihood's terms if queries are grouped by gap: curves are computed once per event, for all points of its gap."""
         per_gap = queries.visible.per_gap
         if per_gap is None:
             return None
@@ -236,7 +236,7 @@ class LastEventModel(IntensityModel[LastEventOptions]):
             (log_softplus(scores) + self._log_unit()).sum(-1) if pseudo else None,
         )
 
-    # In and out
+    # Files and public names
 
     def sampler(self, histories: Sequence[EventSequence], seen: Sequence[int]) -> LastEventSampler:
         return LastEventSampler.start(self, histories, seen)

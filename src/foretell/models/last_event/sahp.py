@@ -1,8 +1,8 @@
 """The self-attentive Hawkes process, SAHP (Zhang et al. 2020), corrected: after an event each intensity decays to an asymptote.
 
-`λ_e(t) = softplus(μ_e + (η_e − μ_e)·exp(−γ_e(t−s)))`, scaled by `τ_e`: it starts at `η_e` and ends at `μ_e`, both linear in the embedding
-of the last event, at time `s`. The rate `γ_e = softplus(γ·[1; emb])`, scaled by `ν_e`, is above 0. Before the first event a `bos` at 0
-stands in. A scale makes the softplus the same function in every unit of time, for rates of decay as for intensities.
+`λ_e(t) = softplus(μ_e + (η_e − μ_e)·exp(−γ_e(t−s)))`, scaled by `τ_e`, goes from `η_e` to `μ_e`. Both are linear in the embedding of the
+last event, at time `s`. The rate `γ_e = softplus(γ·[1; emb])`, scaled by `ν_e`, is positive. A `bos` at time 0 comes before the first
+event. With these scales, the softplus is the same function in every unit of time, for rates of decay and for intensities.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from foretell.models.registry import ModelSpec, register
 from foretell.nn.intensity import inverse_softplus, softplus
 
 LEVELS = ("mu", "eta", "gamma")
-DECAY = 1.0  # of a fresh model, in mean gaps
+DECAY = 1.0  # the initial decay per mean gap
 
 
 @dataclass(frozen=True)
 class SahpOptions(LastEventOptions):
-    """The options are those of all models of the last event."""
+    """The options of all models of the last event."""
 
 
 @register(
@@ -39,7 +39,7 @@ class SahpOptions(LastEventOptions):
 class SAHP(LastEventModel):
     """SAHP, the self-attentive Hawkes process: between events, intensities fall or rise exponentially.
 
-    The encoding of the last event gives, for each type, a start, an asymptote and a decay:
+    The embedding of the last event determines, for each type, a start, an asymptote and a decay:
     `λ_k(t) = softplus(μ + (η − μ) exp(−γ (t − s)))`.
 
     Zhang et al., "Self-Attentive Hawkes Process", ICML 2020.
@@ -53,7 +53,7 @@ class SAHP(LastEventModel):
     per_type = (*LEVELS, "tau", "nu")
 
     def _make_curves(self, generator: torch.Generator) -> None:
-        self.w = nn.Parameter(torch.empty(3 * self.types, self.dim))  # of μ of all types, then of η, then of γ
+        self.w = nn.Parameter(torch.empty(3 * self.types, self.dim))  # of μ for all types, then η, then γ
         self.w_constant = nn.Parameter(torch.zeros(3 * self.types))
         self.log_nu = nn.Parameter(torch.zeros(self.types))
         with torch.no_grad():
@@ -70,7 +70,7 @@ class SAHP(LastEventModel):
         return ((times - since).clamp(min=0.0) / self.time_scale).to(self.dtype)
 
     def curves(self, embedding: Tensor) -> Curves:
-        """The asymptote, how far above it the start is, and the decay."""
+        """Return for each type the asymptote, the start minus the asymptote, and the decay."""
         scale = torch.cat([self.log_tau, self.log_tau, self.log_nu]).exp()
         scores = F.linear(embedding, self.w / scale[:, None], self.w_constant / scale)
         asymptote, start, decay = scores.split(self.types, dim=-1)

@@ -1,8 +1,8 @@
 """Sampler of THP and SAHP: between two events each type's intensity is monotone, so its values at both ends bound it.
 
-Of the past, keys and values of every layer are kept, so that one more event costs one more row. Between events nothing but the curves of
-the last one is looked at. `Σ_e max(λ_e(start), λ_e(end))` is a bound; with a calendar, whose waves are bounded by pieces, it is that of the
-larger ends of the curves plus the most that the calendar adds. Computed numbers may be off by their rounding, which is added.
+Keys and values of every layer are kept, so that an event costs one new row per layer. Between events, only the curves of the last event
+are evaluated. `Σ_e max(λ_e(start), λ_e(end))` is a bound. With a calendar, the bound has the larger ends of the curves plus the upper
+bound of the calendar's terms, whose waves are bounded by pieces. The rounding errors of computed numbers are added.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from foretell.sampling.core.start import in_float64, past_batch
 if TYPE_CHECKING:
     from foretell.models.last_event.last_event import Curves, LastEventModel
 
-# A curve is a few operations, each of which rounds monotonically or is off by one unit in the last place (exp): 2e-16 of its parts each.
+# A curve is a few operations. Each rounds monotonically or errs by one unit in the last place (exp): 2e-16 of its parts.
 ROUNDED = 4e-15
-SMALLEST = 1e-307  # below it float64 loses digits, and a large unit would show that
-OF_SUMS = 1e-12  # of a softplus, and of a sum over types in any order
+SMALLEST = 1e-307  # float64 loses digits below this, which would show in a large unit of time
+OF_SUMS = 1e-12  # the relative error of a softplus, and of a sum over types in any order
 NO_DROPOUT = Dropout(0.0, None)
 
 
@@ -38,8 +38,8 @@ class LastEventSampler(CovariateSampler):
         self,
         model: LastEventModel,
         past: list[tuple[Tensor, Tensor]],  # by layer: keys and values, float64 [W, rows, D]
-        rows: Tensor,  # int64 [W]: so far, with that of `bos`
-        since: Tensor,  # float64 [W]: the last event
+        rows: Tensor,  # int64 [W]: rows in use, with that of `bos`
+        since: Tensor,  # float64 [W]: the time of the last event
         curves: Curves,  # float64 [W, 1, K]
         future: DrawnCovariates,
     ) -> None:
@@ -50,7 +50,7 @@ class LastEventSampler(CovariateSampler):
     @classmethod
     @torch.inference_mode()
     def start(cls, model: LastEventModel, histories: Sequence[EventSequence], seen: Sequence[int]) -> Self:
-        """Sequences that start with the first `seen` events of each history."""
+        """Return a sampler of sequences that start with the first `seen` events of each history."""
         model = in_float64(model)
         batch = past_batch(histories, seen, model)
         *below, top = model.layers_of(batch)
@@ -128,13 +128,13 @@ class LastEventSampler(CovariateSampler):
 
 
 def _made(model: LastEventModel, embedding: Tensor) -> Curves:
-    """Curves of all types after events with embeddings [W, D]: [W, 1, K] each, tensors of their own."""
+    """Return curves of all types after events with embeddings [W, D]: [W, 1, K] each, as independent tensors."""
     shape = (len(embedding), 1, model.types)
     return tuple(one.expand(shape).clone() for one in model.curves(embedding.unsqueeze(1)))
 
 
 def _attended(layer: CausalLayer, query: Tensor, keys: Tensor, values: Tensor, row: Tensor) -> Tensor:
-    """What an event in each sequence's `row` finds in rows up to its own: [W, D]."""
+    """Return the attention output of each sequence's event in `row`, which sees rows up to its own: [W, D]."""
     by_head = (-1, layer.heads, layer.dim // layer.heads)
     logits = torch.einsum("whd,wrhd->whr", query.view(by_head), keys.unflatten(-1, by_head[1:]))
     unseen = torch.arange(keys.shape[1], device=keys.device) > row[:, None]

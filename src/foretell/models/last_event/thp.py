@@ -1,7 +1,7 @@
 """The transformer Hawkes process, THP (Zuo et al. 2020), corrected: `λ_e(t) = softplus(w_e·[1; (t−s)/s; emb(f,s)])`, scaled by `τ_e`.
 
-`f` is the last event, at time `s`, which counts as at least `m`, the time embedding's shortest unit. Before the first event a `bos` at 0
-stands in.
+`f` is the last event, at time `s`; in the denominator, `s` is at least `m`, the shortest unit of the time embedding. A `bos` at time 0
+comes before the first event.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from foretell.nn.intensity import inverse_softplus
 
 @dataclass(frozen=True)
 class ThpOptions(LastEventOptions):
-    """The options are those of all models of the last event."""
+    """The options of all models of the last event."""
 
 
 @register(
@@ -35,9 +35,9 @@ class ThpOptions(LastEventOptions):
     )
 )
 class THP(LastEventModel):
-    """THP, the transformer Hawkes process: between events, what softplus takes is linear in time.
+    """THP, the transformer Hawkes process: between events, the argument of softplus is linear in time.
 
-    `λ_k(t) = softplus(α_k (t − s)/s + w_k · h + b_k)`, where h is the encoding of the last event, at time s.
+    `λ_k(t) = softplus(α_k (t − s)/s + w_k · h + b_k)`, where h is the embedding of the last event, at time s.
 
     Zuo et al., "Transformer Hawkes Process", ICML 2020.
 
@@ -54,8 +54,8 @@ class THP(LastEventModel):
         self.w = nn.Parameter(torch.empty(self.types, self.dim))
         self.w_constant = nn.Parameter(torch.zeros(self.types))
         self.w_elapsed = nn.Parameter(torch.zeros(self.types))
-        # What `w_elapsed` is divided by. A first gap may be a thousand times `m`, and the others hundredths of their `s`: without it the
-        # gradients of all other parameters would be nothing beside that one.
+        # The divisor of `w_elapsed`. A first gap may be a thousand times `m`, other gaps hundredths of their `s`. Without a divisor, the
+        # gradient of this parameter would be far larger than all others.
         self.elapsed_scale = 1.0
         with torch.no_grad():
             self.w.normal_(generator=generator).mul_(0.1 / math.sqrt(self.dim))
@@ -96,7 +96,7 @@ class THP(LastEventModel):
 
 
 def _elapsed_size(data: EventData, m: float) -> float:
-    """The root mean square of `(t − s)/s` at the ends of the gaps that are scored."""
+    """Return the root mean square of `(t − s)/s` at the ends of the scored gaps."""
     first = 1 if data.origin == "first-event" else 0
     squares, count = 0.0, 0
     for sequence in data:

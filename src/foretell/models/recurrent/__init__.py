@@ -1,1 +1,1 @@
-"""Models whose state is moved by each event: NHP."""
+"""Models with a recurrent state that each event updates: NHP and RMTPP."""

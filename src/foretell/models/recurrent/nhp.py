@@ -1,7 +1,7 @@
 """The neural Hawkes process, NHP (Mei & Eisner 2017): a continuous-time LSTM reads the events, and its cell decays between them.
 
-`λ_e(t) = τ_e·softplus(w_e·[1; h(t)]/τ_e)` with `h(t) = o ⊙ tanh(c(t))`. Every sequence begins with an event `bos` at time 0, which has a
-vector of its own, no intensity, and makes the first cell. Decays `δ` count elapsed time in the model's unit, `time_scale`.
+`λ_e(t) = τ_e·softplus(w_e·[1; h(t)]/τ_e)` with `h(t) = o ⊙ tanh(c(t))`. Every sequence begins with an event `bos` at time 0, which has its
+own vector and no intensity and creates the first cell. Decays `δ` are per unit of the model's time, `time_scale`.
 """
 
 from __future__ import annotations
@@ -29,28 +29,28 @@ from foretell.nn.ctlstm_steps import DECAY, GATES
 from foretell.nn.intensity import inverse_softplus
 from foretell.nn.lookup import lookup
 
-SLOWEST, FASTEST = 0.01, 10.0  # decays that a fresh model starts with, from the first dimension to the last, a mean gap
-FEW_FEATURES = 1.5  # columns per dimension up to which one product with the gates' matrices is faster than one with vectors before it
-REMEMBERS = 1.0  # what forget gates start from, so that σ keeps most of a memory
+SLOWEST, FASTEST = 0.01, 10.0  # initial decays per mean gap, from the first dimension to the last
+FEW_FEATURES = 1.5  # columns per dimension, up to which one product with gate matrices is faster than two products
+REMEMBERS = 1.0  # the initial constant of forget gates, so that σ keeps most of a memory
 
 
 @dataclass(frozen=True)
 class CellHistory:
     cells: CellStates
-    since: Tensor  # float64 [B, N + 1]: when each cell was made
+    since: Tensor  # float64 [B, N + 1]: the time at which each cell begins
     query: QueryCovariates = NO_INPUTS
 
 
 @dataclass(frozen=True)
 class NhpOptions(EmbeddingOptions):
-    """The dimension alone."""
+    """The dimension is the only option."""
 
 
 @register(ModelSpec("nhp", "NHP", NhpOptions, "a continuous-time LSTM whose cell decays", "Mei & Eisner 2017"))
 class NHP(SoftplusIntensities[NhpOptions]):
     """NHP, the neural Hawkes process: a continuous-time LSTM whose cell decays between events.
 
-    The cell falls from its start to a target, `c(t) = c̄ + (c − c̄) exp(−δ(t − s))`, and `λ_k(t) = softplus(w_k · h(t))`.
+    The cell decays from a start to a target, `c(t) = c̄ + (c − c̄) exp(−δ(t − s))`, and `λ_k(t) = softplus(w_k · h(t))`.
 
     Mei & Eisner, "The Neural Hawkes Process: A Neurally Self-Modulating Multivariate Point Process", NeurIPS 2017.
 
@@ -62,7 +62,7 @@ class NHP(SoftplusIntensities[NhpOptions]):
 
     shown_sizes = ("dim",)
     shown_units = {"scale": "time_scale"}  # noqa: RUF012
-    # An event is a dozen small operations on all sequences: few sequences at a time take almost as long as many.
+    # An event is a dozen small operations on all sequences, so few sequences take almost as long as many.
     rows_at_a_time = 32
     takes_covariates = takes_calendar = True
 
@@ -91,7 +91,7 @@ class NHP(SoftplusIntensities[NhpOptions]):
     @torch.no_grad()
     def _start(self, seed: int) -> None:
         generator = torch.Generator().manual_seed(seed)
-        spread = 1.0 / math.sqrt(2 * self.dim)  # W and U act on a vector each
+        spread = 1.0 / math.sqrt(2 * self.dim)  # W and U each act on one vector
         for matrix in (self.W, self.U):
             matrix.uniform_(-spread, spread, generator=generator)
         for vectors in (self.embedding, self.bos):
@@ -107,7 +107,7 @@ class NHP(SoftplusIntensities[NhpOptions]):
         self.time_scale = mean_gap(data)
         rates = torch.as_tensor(starting_rates(data) * self.time_scale, dtype=torch.float64, device=self.device)
         tau = self.log_tau.double().exp()
-        self.w_constant.copy_(inverse_softplus(rates / tau) * tau)  # these rates, before `w` has learned anything
+        self.w_constant.copy_(inverse_softplus(rates / tau) * tau)  # these rates, while `w` is untrained
         self.fitted = True
 
     # Events
@@ -118,7 +118,7 @@ class NHP(SoftplusIntensities[NhpOptions]):
         inputs, features = None, self.event_features(batch, before=1)
         if features is not None and features.width <= FEW_FEATURES * self.dim:
             inputs = EventInputs(features.rows, features.vectors @ W)
-        elif features is not None or self.has_inputs:  # each event has a vector of its own
+        elif features is not None or self.has_inputs:  # each event has its own vector
             added = self.event_inputs(batch, before=1)
             assert added is not None, "something is added"
             vectors = (lookup(vectors, events) + added).flatten(0, 1)
@@ -132,17 +132,17 @@ class NHP(SoftplusIntensities[NhpOptions]):
         return [self.dim] * 4
 
     def carry(self, history: CellHistory, batch: Batch) -> tuple[Tensor, ...]:
-        """The cell after each row's last event."""
+        """Return the cell after each row's last event."""
         cells, row = history.cells, torch.arange(len(batch), device=batch.lengths.device)
         parts = cells.memory, cells.target, cells.decay, cells.output
         return tuple(one[row, batch.lengths].detach() for one in parts)
 
     def _elapsed(self, times: Tensor, since: Tensor) -> Tensor:
-        """In the model's unit; subtracted before any precision is lost."""
+        """Return elapsed times in the model's unit; subtracted in float64."""
         return ((times - since) / self.time_scale).to(self.dtype)
 
     def embeddings(self, batch: Batch) -> list[Tensor]:
-        """The vectors of a batch's events that enter the cell, and the cell's output right after each; [B, N, D] each."""
+        """Return the vectors of a batch's events that enter the cell, and the cell's output right after each: [B, N, D] each."""
         cells = self.encode(batch).cells
         vectors = plus(lookup(self.embedding, batch.types), self.event_inputs(batch))
         return [vectors, (cells.output * torch.tanh(cells.memory))[:, 1:]]
@@ -150,7 +150,7 @@ class NHP(SoftplusIntensities[NhpOptions]):
     # Queries
 
     def state(self, history: CellHistory, queries: Queries) -> Tensor:
-        """`h` at each query, and what covariates and the calendar add to it: [B, Q, D]."""
+        """Return `h` at each query plus the terms of covariates and calendar: [B, Q, D]."""
         return plus(self._read(history, queries), self.at_queries(history.query, queries.times))
 
     def _read(self, history: CellHistory, queries: Queries) -> Tensor:
@@ -172,17 +172,17 @@ class NHP(SoftplusIntensities[NhpOptions]):
         return read(memory, target, decay, output, elapsed).squeeze(2)
 
     def ends_and_inside(self, history: CellHistory, batch: Batch, queries: Queries, pseudo: bool) -> GapIntensities:
-        """What is read just before each event is known: the next cell was made from it."""
+        """Return the likelihood's terms. Reading the events gives the cell just before each: the next cell is computed from it."""
         before = plus(history.cells.before, self.at_queries(history.query, batch.times))
         return self.gap_intensities(before, self.state(history, queries), batch, queries, pseudo)
 
-    # In and out
+    # Files and public names
 
     def sampler(self, histories: Sequence[EventSequence], seen: Sequence[int]) -> NHPSampler:
         return NHPSampler.start(self, histories, seen)
 
     def named_arrays(self) -> dict[str, Tensor]:
-        """`w` and `τ` in the data's unit; what the decay gate gives counts in the model's, which `time_scale` tells."""
+        """Return parameters with `w` and `τ` in the data's unit. The decay gate is in the model's unit, `time_scale`."""
         names = self.vocabulary.names
         found = {f"embed.{name}": self.embedding[index] for index, name in enumerate(names)}
         found["bos"] = self.bos[0]

@@ -1,7 +1,7 @@
-"""Sampler of an NHP: all of the past is in one cell, which an event replaces.
+"""Sampler of an NHP: the whole past is one cell, which an event replaces.
 
-Between events every memory drifts to its target. The rest of the network is written once, for `ChebyshevPiece`: with several nodes
-and a remainder it gives a bound on a window, and with one node the intensity.
+Between events every memory decays to its target. The rest of the network is written once, for `ChebyshevPiece`: several nodes and a
+remainder give a bound on a window, one node gives the intensity.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Cell:
-    """The cell of every sequence after its last event, float64 [W, D] each, and the event's time [W]."""
+    """The cell of every sequence after its last event, float64 [W, D] each, and the time of that event [W]."""
 
     memory: Tensor
     target: Tensor
-    rate: Tensor  # δ a unit of the data's time
+    rate: Tensor  # δ per unit of the data's time
     output: Tensor
     since: Tensor
 
@@ -50,7 +50,7 @@ class NHPSampler(CovariateSampler):
     @classmethod
     @torch.inference_mode()
     def start(cls, model: NHP, histories: Sequence[EventSequence], seen: Sequence[int]) -> NHPSampler:
-        """Sequences that start with the first `seen` events of each history."""
+        """Return a sampler of sequences that start with the first `seen` events of each history."""
         model = in_float64(model)
         read = read_past(histories, seen, model)
         batch, past = read.batch, read.history
@@ -110,13 +110,13 @@ class NHPSampler(CovariateSampler):
         )
 
     def _rates(self, middle: Tensor, half: Tensor, degree: int) -> ChebyshevPiece:
-        """Intensities of all types: [W, P, K]."""
+        """Return the intensities of all types: [W, P, K]."""
         h = tanh(_memory(self.cell, middle, half, degree)).times(self.cell.output[:, None])
         return self.model.intensities(self.future.on_windows(h, middle, half, degree))
 
 
 def _memory(cell: Cell, middle: Tensor, half: Tensor, degree: int) -> ChebyshevPiece:
-    """`c(t)` on windows [W, P]: [W, P, D]."""
+    """Return `c(t)` on windows [W, P]: [W, P, D]."""
     target = cell.target[:, None]
     faded = decay(middle, half, cell.since[:, None], cell.rate[:, None].expand(*middle.shape, -1), degree)
     return faded.times(cell.memory[:, None] - target).plus(target)

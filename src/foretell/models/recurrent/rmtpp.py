@@ -1,10 +1,10 @@
-"""The recurrent marked temporal point process, RMTPP (Du et al. 2016): a recurrent network reads the events; the rest is closed form.
+"""The recurrent marked temporal point process, RMTPP (Du et al. 2016): a recurrent network reads the events; the rest is in closed form.
 
-`λ(t) = exp(v·h + w(t − s) + b)` for an event of any type, where `h` is the network's state after the last event, at time `s`; the type is
-drawn from `softmax(V h + c)`, whenever the event comes. The integral is `(λ(t) − λ(s))/w`, and its inverse gives exact draws: where
-`w < 0`, it may be that nothing ever comes. `h = tanh(W x + U h' + gap·g + b)`; before the first event a `bos` at 0 stands in. Time is
-counted in the model's unit, `time_scale`. With a calendar, waves of the clock are added to the exponent and to the types' scores; then the
-integral is numerical, and draws are thinned.
+`λ(t) = exp(v·h + w(t − s) + b)` for an event of any type, where `h` is the network's state after the last event, at time `s`. The type is
+drawn from `softmax(V h + c)`, independently of the time. The integral is `(λ(t) − λ(s))/w`, and its inverse gives exact draws. If
+`w < 0`, there may be no further event. `h = tanh(W x + U h' + gap·g + b)`; a `bos` at time 0 comes before the first event. Time is in
+the model's unit, `time_scale`. With a calendar, its waves are added to the exponent and to the types' scores. Then the
+integral is numerical, and draws use thinning.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from foretell.sampling.core.sampler import Bounds, InverseSampler
 from foretell.sampling.core.start import in_float64, read_past
 
 ROUNDING = 1e-12
-SMALLEST = 1e-307  # below it float64 loses digits
-SERIES = 1e-2  # below which a quotient of two small numbers is taken from its series
+SMALLEST = 1e-307  # float64 loses digits below this
+SERIES = 1e-2  # below this, a quotient of two small numbers is computed by its series
 
 
 @dataclass(frozen=True)
 class LastStates:
-    """The state of the network in every gap, and the time at which the gap begins."""
+    """The state of the network in every gap, and the start of the gap."""
 
     h: Tensor  # [B, N + 1, D]
     since: Tensor  # float64 [B, N + 1]
@@ -47,7 +47,7 @@ class LastStates:
 
 @dataclass(frozen=True)
 class RmtppOptions(EmbeddingOptions):
-    """The dimension alone."""
+    """The dimension is the only option."""
 
 
 @register(
@@ -56,8 +56,8 @@ class RmtppOptions(EmbeddingOptions):
 class RMTPP(IntensityModel[RmtppOptions]):
     """RMTPP, the recurrent marked temporal point process: a recurrent network, and intensities in closed form.
 
-    `λ(t) = exp(v · h + w (t − s) + b)` for an event of any type, where h is the state after the last event, at time s; the type is drawn
-    from a softmax, whenever the event comes. Integral and inverse are exact.
+    `λ(t) = exp(v · h + w (t − s) + b)` for an event of any type, where h is the state after the last event, at time s. The type is drawn
+    from a softmax, independently of the time. Integral and inverse are exact.
 
     Du et al., "Recurrent Marked Temporal Point Processes: Embedding Event History to Vector", KDD 2016.
 
@@ -67,7 +67,7 @@ class RMTPP(IntensityModel[RmtppOptions]):
     """
 
     shown_sizes = ("dim",)
-    rows_at_a_time = 32  # few sequences at a time take almost as long as many
+    rows_at_a_time = 32  # few sequences take almost as long as many
     takes_covariates = takes_calendar = True
 
     def __init__(
@@ -81,13 +81,13 @@ class RMTPP(IntensityModel[RmtppOptions]):
     ) -> None:
         super().__init__(vocabulary, self.chosen(options, changes))
         self.dim = dim = self.options.dim
-        self.embedding = nn.Parameter(torch.empty(self.types + 1, dim))  # of every type, and of `bos`
-        self.W = nn.Parameter(torch.empty(dim, dim + 1))  # what meets a type's vector and, last, the gap before it
+        self.embedding = nn.Parameter(torch.empty(self.types + 1, dim))  # of every type and of `bos`
+        self.W = nn.Parameter(torch.empty(dim, dim + 1))  # acts on a type's vector and, last, on the preceding gap
         self.U = nn.Parameter(torch.empty(dim, dim))
         self.b = nn.Parameter(torch.zeros(dim))
         self.v = nn.Parameter(torch.empty(dim))
-        self.level = nn.Parameter(torch.zeros(()))  # the paper's b of the intensity
-        self.slope = nn.Parameter(torch.zeros(()))  # and its w, per unit of `time_scale`
+        self.level = nn.Parameter(torch.zeros(()))  # the paper's b in the intensity
+        self.slope = nn.Parameter(torch.zeros(()))  # the paper's w, per `time_scale`
         self.V = nn.Parameter(torch.empty(self.types, dim))
         self.c = nn.Parameter(torch.zeros(self.types))
         generator = torch.Generator().manual_seed(seed)
@@ -115,7 +115,7 @@ class RMTPP(IntensityModel[RmtppOptions]):
         vectors = plus(lookup(self.embedding, types), self.event_inputs(batch, before=1))
         features = torch.cat([vectors, gaps.unsqueeze(-1)], dim=-1)
         before = features.new_zeros(1, len(batch), self.dim)
-        if batch.carried is not None:  # what it knew takes the place of what `bos` leaves
+        if batch.carried is not None:  # the carried state replaces the one after `bos`
             features, before = features[:, 1:], batch.carried[0].unsqueeze(0)
         weights = (self.W, self.U, self.b, torch.zeros_like(self.b))
         h, _ = torch.rnn_tanh(features, before, weights, True, 1, 0.0, True, False, True)
@@ -126,23 +126,23 @@ class RMTPP(IntensityModel[RmtppOptions]):
         return [self.dim]
 
     def carry(self, history: LastStates, batch: Batch) -> tuple[Tensor, ...]:
-        """The state after each row's last event."""
+        """Return the state after each row's last event."""
         row = torch.arange(len(batch), device=batch.lengths.device)
         return (history.h[row, batch.lengths].detach(),)
 
     def _elapsed(self, times: Tensor, since: Tensor) -> Tensor:
-        """In the model's unit; subtracted before any precision is lost."""
+        """Return elapsed times in the model's unit; subtracted in float64."""
         return ((times - since) / self.time_scale).to(self.dtype)
 
     def embeddings(self, batch: Batch) -> list[Tensor]:
-        """The vectors of the events, and the state after each event: [B, N, D] each."""
+        """Return the vectors of the events, and the state after each event: [B, N, D] each."""
         vectors = plus(lookup(self.embedding, batch.types), self.event_inputs(batch))
         return [vectors, self.encode(batch).h[:, 1:]]
 
     # Queries
 
     def state(self, history: LastStates, queries: Queries) -> Tensor:
-        """The state after the last event, the time since then, and waves of the calendar: [B, Q, D + 1 (+ F)]."""
+        """Return the state after the last event, the time since then, and waves of the calendar: [B, Q, D + 1 (+ F)]."""
         seen = queries.seen().expand(len(history.since), -1)
         h = plus(history.h.gather(1, seen.unsqueeze(-1).expand(-1, -1, self.dim)), history.query.added)
         parts = [h, self._elapsed(queries.times, history.since.gather(1, seen)).unsqueeze(-1)]
@@ -151,7 +151,7 @@ class RMTPP(IntensityModel[RmtppOptions]):
         return torch.cat(parts, dim=-1)
 
     def calendar_sizes(self) -> tuple[int, int]:
-        """At queries the logarithm of the total, and the score of each type."""
+        """Return the sizes of the two calendar terms. At queries: the logarithm of the total, and the score of each type."""
         return self.dim, 1 + self.types
 
     # Intensities
@@ -163,7 +163,7 @@ class RMTPP(IntensityModel[RmtppOptions]):
         return found if self.calendar is None else found + state[..., self.dim + 1 :] @ self.calendar.query[:, 0]
 
     def log_probabilities(self, state: Tensor) -> Tensor:
-        """Log-probabilities of the next event's type: [..., K]."""
+        """Return log-probabilities of the next event's type: [..., K]."""
         scores = F.linear(state[..., : self.dim], self.V, self.c)
         if self.calendar is not None:
             scores = scores + state[..., self.dim + 1 :] @ self.calendar.query[:, 1:]
@@ -182,19 +182,19 @@ class RMTPP(IntensityModel[RmtppOptions]):
         return self.log_intensities(state).gather(-1, types.unsqueeze(-1)).squeeze(-1)
 
     def exact_integral(self, history: LastStates, batch: Batch) -> Tensor:
-        """In float64: with a rising intensity a long gap weighs more than float32 can tell."""
+        """Return the integrals in float64: with a rising intensity, long gaps lose too many digits in float32."""
         length, before = (one / self.time_scale for one in (batch.gap_length, batch.scored_start - batch.gap_start))
         start = (plus(history.h, history.query.added) @ self.v + self.level).double() + self.slope.double() * before
         return start.exp() * length * growth(self.slope.double() * length)
 
-    # In and out
+    # Sampling, files and public names
 
     def sampler(self, histories: Sequence[EventSequence], seen: Sequence[int]) -> RmtppSampler:
-        """Exact by inversion; with a calendar, by thinning."""
+        """Return a sampler that inverts the integral, or with a calendar one that uses thinning. Both are exact."""
         return (InverseRmtppSampler if self.calendar is None else RmtppSampler).start(self, histories, seen)
 
     def named_arrays(self) -> dict[str, Tensor]:
-        """All parameters, in the data's unit of time."""
+        """Return all parameters, in the data's unit of time."""
         scale, names = self.time_scale, self.vocabulary.names
         found = {f"embed.{name}": self.embedding[index] for index, name in enumerate(names)}
         found |= {"bos": self.embedding[self.types], "cell.W": self.W[:, :-1], "cell.gap": self.W[:, -1] / scale}
@@ -222,7 +222,7 @@ class RMTPP(IntensityModel[RmtppOptions]):
 
 
 class RmtppSampler(CovariateSampler):
-    """The state after the last event is all that is kept."""
+    """Keeps only the state after the last event."""
 
     def __init__(self, model: RMTPP, h: Tensor, since: Tensor, future: DrawnCovariates) -> None:
         self.model, self.h, self.since, self.future = model, h, since, future  # float64 [W, D] and [W]
@@ -261,7 +261,7 @@ class RmtppSampler(CovariateSampler):
 
     @torch.inference_mode()
     def bounds(self, start: Tensor, end: Tensor) -> Bounds:
-        """Without the calendar the intensity is monotone; the calendar's term in its logarithm is bounded by a piece."""
+        """Return bounds: without a calendar the intensity is monotone; the calendar's term in its logarithm is bounded by a piece."""
         middle = self.intensities((start + end) / 2.0).sum(-1)
         if self.future.clock is None:
             ends = torch.maximum(self.intensities(start).sum(-1), self.intensities(end).sum(-1))
@@ -273,7 +273,7 @@ class RmtppSampler(CovariateSampler):
         return Bounds(upper, self.future.judged(upper, middle, start, end))
 
     def _log_plain(self, times: Tensor) -> Tensor:
-        """The logarithm of the total without what the calendar adds: [W, P]."""
+        """Return the logarithm of the total intensity without the calendar's term: [W, P]."""
         model, elapsed = self.model, (times - self.since[:, None]).clamp(min=0.0) / self.model.time_scale
         h = plus(self.h, self.future.query)[:, None]
         return h @ model.v + model.level + model.slope * elapsed - math.log(model.time_scale)
@@ -290,19 +290,19 @@ class RmtppSampler(CovariateSampler):
 
 
 class InverseRmtppSampler(RmtppSampler, InverseSampler):
-    """Without a calendar the integral is inverted, and nothing is thinned."""
+    """Without a calendar, the integral is inverted and no thinning is needed."""
 
     @torch.inference_mode()
     def invert(self, start: Tensor, mass: Tensor) -> Tensor:
-        """`u = log(1 + w·mass/λ)/w` after a time at which the intensity is `λ`; never, where `w·mass/λ` is −1 or less."""
+        """Return `start + u`, `u = log(1 + w·mass/λ)/w`, with intensity `λ` at `start`; infinite if `w·mass/λ` is −1 or less."""
         slope = self.model.slope / self.model.time_scale
-        wait = mass / self.intensities(start[:, None]).sum(-1).squeeze(1)  # with this intensity for good
+        wait = mass / self.intensities(start[:, None]).sum(-1).squeeze(1)  # if this intensity stayed constant
         x = slope * wait
         return torch.where(x > -1.0, start + wait * inverse_growth(x.clamp(min=-1.0 + 1e-300)), math.inf)
 
 
 def growth(x: Tensor) -> Tensor:
-    """`(exp(x) − 1)/x`, with good gradients near 0, where it is 1."""
+    """Return `(exp(x) − 1)/x`, which is 1 at 0, with accurate gradients near 0."""
     small = x.abs() < SERIES
     near = torch.where(small, x, 0.0)
     series = 1.0 + near / 2.0 * (1.0 + near / 3.0 * (1.0 + near / 4.0 * (1.0 + near / 5.0 * (1.0 + near / 6.0))))
@@ -311,7 +311,7 @@ def growth(x: Tensor) -> Tensor:
 
 
 def inverse_growth(x: Tensor) -> Tensor:
-    """`log(1 + x)/x`, which is 1 near 0."""
+    """Return `log(1 + x)/x`, which is 1 at 0."""
     small = x.abs() < 1e-12
     safe = torch.where(small, 1.0, x)
     return torch.where(small, 1.0 - x / 2.0, torch.log1p(safe) / safe)

@@ -1,1 +1,1 @@
-"""Models whose past is in the states of linear systems: S2P2."""
+"""Models whose past is stored in the states of linear systems: S2P2."""

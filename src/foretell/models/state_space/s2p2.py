@@ -1,9 +1,9 @@
-"""The state-space point process, S2P2 (Chang et al. 2025): layers of linear systems, which events update, and a stream through the
-layers.
+"""The state-space point process, S2P2 (Chang et al. 2025): layers of linear systems whose states events update, with a stream through
+the layers.
 
-`λ_k(t) = τ_k·softplus(z_k/τ_k)` with `z = W u_L(t) + c`, where `u_L` is the stream above the last layer. A query goes once through the
-layers, from their states right after the last event; events are read by a parallel scan in each layer. Time is counted in the model's
-unit, `time_scale`. Equations: docs/explanation/rivals.md.
+`λ_k(t) = τ_k·softplus(z_k/τ_k)` with `z = W u_L(t) + c`, where the stream `u_L` is the last layer's output. A query passes once through
+the layers, from their states right after the last event. Events are read by a parallel scan in each layer. Time is in the model's unit,
+`time_scale`. Equations: docs/explanation/rivals.md.
 """
 
 from __future__ import annotations
@@ -31,27 +31,27 @@ from foretell.nn.intensity import inverse_softplus
 from foretell.nn.lookup import lookup
 from foretell.options import option
 
-FIRST_ARRAYS = ("frequency", "E", "C", "start", "step_bias")  # of the first layer, that are shown as they are
-ARRAYS = (*FIRST_ARRAYS, "B", "D", "step")  # of the others
+FIRST_ARRAYS = ("frequency", "E", "C", "start", "step_bias")  # of the first layer, shown unchanged
+ARRAYS = (*FIRST_ARRAYS, "B", "D", "step")  # of the other layers
 
 
 @dataclass(frozen=True)
 class StateHistory:
     layers: list[LayerStates]
-    before: Tensor  # [B, N, H]: what is known just before each event
-    since: Tensor  # float64 [B, N + 1]: when each gap begins
+    before: Tensor  # [B, N, H]: the last layer's output just before each event
+    since: Tensor  # float64 [B, N + 1]: the start of each gap
     query: QueryCovariates = NO_INPUTS
 
 
 @dataclass(frozen=True)
 class S2p2Options(EmbeddingOptions):
-    # H. The best on clicks of users, with 3 layers; the authors have 128 and 4 on taxi
+    # H. The best value on clicks of users, with 3 layers; the authors use 128, and 4 layers, on taxi
     dim: int = option(64, flag="Dimension of the embeddings.", tuned=(16, 32, 64, 128))
     layers: int = option(3, flag="Layers of linear systems.", tuned=(1, 2, 3, 4))  # L
-    states: int = option(16, tuned=(8, 16, 32), doc="Complex components of a layer's state.")  # P, the authors'
-    dropout: float = option(0.0, free=True, doc="Share of the components that training drops.")  # the authors have 0.1
+    states: int = option(16, tuned=(8, 16, 32), doc="Complex components of a layer's state.")  # P, as the authors
+    dropout: float = option(0.0, free=True, doc="Share of the components that training drops.")  # the authors use 0.1
 
-    smallest: ClassVar[int] = 2  # LayerNorm leaves nothing of one component
+    smallest: ClassVar[int] = 2  # LayerNorm of one component is 0
 
     def mistakes(self) -> list[str]:
         found = super().mistakes()
@@ -69,8 +69,8 @@ class S2p2Options(EmbeddingOptions):
 class S2P2(SoftplusIntensities[S2p2Options]):
     """S2P2, the state-space point process: layers of linear systems in continuous time that jump at events.
 
-    Between events each layer's complex state turns and decays, `x(t) = exp(Λ(t − s)) x(s) + …`; training scans the events in parallel,
-    so that its cost is linear in their number.
+    Between events each layer's complex state rotates and decays, `x(t) = exp(Λ(t − s)) x(s) + …`. Training scans the events in parallel,
+    and its cost is linear in their number.
 
     Chang et al., "Deep Continuous-Time State-Space Models for Marked Event Sequences", NeurIPS 2025.
 
@@ -115,7 +115,7 @@ class S2P2(SoftplusIntensities[S2p2Options]):
         self.time_scale = mean_gap(data)
         rates = torch.as_tensor(starting_rates(data) * self.time_scale, dtype=torch.float64, device=self.device)
         tau = self.log_tau.double().exp()
-        self.w_constant.copy_(inverse_softplus(rates / tau) * tau)  # these rates, before `w` has learned anything
+        self.w_constant.copy_(inverse_softplus(rates / tau) * tau)  # these rates, while `w` is untrained
         self.fitted = True
 
     # Events
@@ -130,18 +130,18 @@ class S2P2(SoftplusIntensities[S2p2Options]):
         return [2 * self.states, self.states] * self.layers
 
     def carry(self, history: StateHistory, batch: Batch) -> tuple[Tensor, ...]:
-        """State and step of each layer after each row's last event."""
+        """Return the state and step of each layer after each row's last event."""
         row = torch.arange(len(batch), device=batch.lengths.device)
         parts = [part for one in history.layers for part in (one.state, one.step)]
         return tuple(one[row, batch.lengths].detach() for one in parts)
 
     def embeddings(self, batch: Batch) -> list[Tensor]:
-        """The vectors of the events, and the stream above each layer right after each event: [B, N, H] each."""
+        """Return the vectors of the events, and each layer's output right after each event: [B, N, H] each."""
         vectors = plus(lookup(self.embedding, batch.types), self.event_inputs(batch))
         return [vectors, *(stream[1] for stream in self._read(batch)[1])]
 
     def _read(self, batch: Batch) -> tuple[list[LayerStates], list[Tensor]]:
-        """For each layer what queries need, and the stream above it just before and right after each event: [2, B, N, H]."""
+        """Return each layer's states for queries, and each layer's output just before and right after each event: [2, B, N, H]."""
         elapsed = self._elapsed(batch.times, batch.gap_start[:, :-1])
         table = torch.cat([layer.jumps(self.embedding) for layer in self.layer_list()], dim=1)
         found, added = lookup(table, batch.types), self.event_inputs(batch)
@@ -158,7 +158,7 @@ class S2P2(SoftplusIntensities[S2p2Options]):
         return layers, streams
 
     def _elapsed(self, times: Tensor, since: Tensor) -> Tensor:
-        """In the model's unit; subtracted before any precision is lost."""
+        """Return elapsed times in the model's unit; subtracted in float64."""
         return ((times - since) / self.time_scale).to(self.dtype)
 
     def _drop(self) -> Dropout:
@@ -167,7 +167,7 @@ class S2P2(SoftplusIntensities[S2p2Options]):
     # Queries
 
     def state(self, history: StateHistory, queries: Queries) -> Tensor:
-        """The stream above all layers at each query: [B, Q, H]."""
+        """Return the last layer's output at each query: [B, Q, H]."""
         per_gap = queries.visible.per_gap
         if per_gap is not None:
             gaps = queries.times.shape[1] // per_gap
@@ -187,16 +187,16 @@ class S2P2(SoftplusIntensities[S2p2Options]):
         return plus(stream, self.at_queries(history.query, queries.times))
 
     def ends_and_inside(self, history: StateHistory, batch: Batch, queries: Queries, pseudo: bool) -> GapIntensities:
-        """The stream just before each event is known from reading it."""
+        """Return the likelihood's terms. Reading the events gives the last layer's output just before each event."""
         return self.gap_intensities(history.before, self.state(history, queries), batch, queries, pseudo)
 
-    # In and out
+    # Files and public names
 
     def sampler(self, histories: Sequence[EventSequence], seen: Sequence[int]) -> S2p2Sampler:
         return S2p2Sampler.start(self, histories, seen)
 
     def named_arrays(self) -> dict[str, Tensor]:
-        """`w` and `τ` in the data's unit; decays, frequencies and steps count time in the model's, which `time_scale` tells."""
+        """Return parameters with `w` and `τ` in the data's unit. Decays, frequencies and steps are in the model's, `time_scale`."""
         names = self.vocabulary.names
         found = {f"embed.{name}": self.embedding[index] for index, name in enumerate(names)}
         for number, layer in enumerate(self.layer_list(), 1):
@@ -220,12 +220,12 @@ class S2P2(SoftplusIntensities[S2p2Options]):
 
 
 def _plain_arrays(layer: StateSpaceLayer) -> dict[str, Tensor]:
-    """Parameters that are shown as they are; a complex number is a pair."""
+    """Return parameters that are shown unchanged; a complex number is a pair."""
     names = FIRST_ARRAYS if layer.first else ARRAYS
     found: dict[str, Tensor] = {name: getattr(layer, name) for name in names}
     return {**found, "gain": layer.norm.weight, "bias": layer.norm.bias}
 
 
 def _at(table: Tensor, seen: Tensor) -> Tensor:
-    """Rows [B, Q, D] of a table [B, N + 1, D]."""
+    """Return rows [B, Q, D] of a table [B, N + 1, D]."""
     return table.gather(1, seen.unsqueeze(-1).expand(-1, -1, table.shape[-1]))

@@ -1,9 +1,9 @@
-"""Sampler of an S2P2: all of the past is in one state per layer, which an event updates.
+"""Sampler of an S2P2: the whole past is one state per layer, which an event updates.
 
-Between events every state decays and turns, and the stream goes up through the layers. That is written once, over `ChebyshevPiece`: values
-at some moments of a window, with how far they can be off in between, give a bound; the value at one moment is the intensity. The
-output of the last LayerNorm has a norm of at most `√H` and a sum of 0, which bounds every score at all times; pieces are never
-looser than that.
+Between events every state decays and rotates, and the stream passes through the layers. The equations are written once, for
+`ChebyshevPiece`: values at some moments of a window with their error in between give a bound; the value at one moment is the intensity. The
+output of the last LayerNorm has a norm of at most `√H` and a sum of 0, which bounds every score at all times. Bounds from pieces are
+never looser than that.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ if TYPE_CHECKING:
     from foretell.models.state_space.s2p2 import S2P2
 
 NO_DROPOUT = Dropout(0.0, None)
-MOST_WASTE, LEAST_WASTE = 300.0, 0.02  # proposals per piece; pieces settle at a tenth or so of it
+MOST_WASTE, LEAST_WASTE = 300.0, 0.02  # proposals per piece; pieces settle at about a tenth of it
 
 
 @dataclass(frozen=True)
 class SystemState:
-    """A layer of every sequence, right after its last event: float64."""
+    """The state of a layer of every sequence, right after its last event: float64."""
 
     state: Tensor  # [W, 2P]
     step: Tensor  # [W, P]: Δ per unit of the data's time
@@ -48,14 +48,14 @@ class S2p2Sampler(CovariateSampler):
     together = 32
 
     def __init__(self, model: S2P2, systems: list[SystemState], since: Tensor, future: DrawnCovariates) -> None:
-        self.model, self.systems, self.since = model, systems, since  # float64 [W]: the last event
+        self.model, self.systems, self.since = model, systems, since  # float64 [W]: the time of the last event
         self.future = future
         self._range = _intensity_range(model, future)
 
     @classmethod
     @torch.inference_mode()
     def start(cls, model: S2P2, histories: Sequence[EventSequence], seen: Sequence[int]) -> S2p2Sampler:
-        """Sequences that start with the first `seen` events of each history."""
+        """Return a sampler of sequences that start with the first `seen` events of each history."""
         model = in_float64(model)
         read = read_past(histories, seen, model)
         batch, past = read.batch, read.history
@@ -74,7 +74,7 @@ class S2p2Sampler(CovariateSampler):
         return self.model.time_scale
 
     def waste(self, draws: float) -> float:
-        """A bound costs a dozen intensities or more, and a fresh model turns hundreds of times per mean gap, which bounds would follow."""
+        """Accept more waste for few draws: a bound costs a dozen intensities, and states may rotate hundreds of times per mean gap."""
         return max(MOST_WASTE / draws, LEAST_WASTE)
 
     def select(self, rows: Tensor) -> Self:
@@ -114,7 +114,7 @@ class S2p2Sampler(CovariateSampler):
         self.since[some] = times[some]
 
     def _rates(self, middle: Tensor, half: Tensor, degree: int) -> ChebyshevPiece:
-        """Intensities of all types on windows [W, P]: [W, P, K]."""
+        """Return the intensities of all types on windows [W, P]: [W, P, K]."""
         stream = None
         for layer, system in zip(self.model.layer_list(), self.systems, strict=True):
             step = system.step[:, None].expand(*middle.shape, -1)
@@ -129,17 +129,17 @@ class S2p2Sampler(CovariateSampler):
 
 
 def _intensity_range(model: S2P2, future: DrawnCovariates) -> tuple[Tensor, Tensor]:
-    """From what to what each intensity can be, whatever happens: [1, 1, K] each, or [W, 1, K] where covariates are added at queries."""
+    """Return the smallest and largest possible intensity of each type: [1, 1, K] each, or [W, 1, K] with covariates at queries."""
     query = future.query
     norm = model.layer_list()[-1].norm
     weights = model.w / model.log_tau.exp()[:, None]
     turned = weights * norm.weight
     swing = math.sqrt(model.dim) * (turned - turned.mean(-1, keepdim=True)).norm(dim=-1)
     middle = plus(norm.bias.expand(1, 1, -1), None if query is None else query.unsqueeze(1))
-    if model.calendar is not None:  # no pair of a sine and a cosine moves a score further than its length
+    if model.calendar is not None:  # a sine and cosine pair changes a score by at most its length
         swing = swing + torch.hypot(*(weights @ model.calendar.query.T).chunk(2, dim=-1)).sum(-1)
     centre, size = model.scores(middle), norm.bias.abs() + (middle - norm.bias).abs()
-    # Numbers of the network are rounded, by a share of all that is summed up.
+    # Rounding errors of the network, as a share of the absolute terms of all sums
     slack = SLACK * (swing + turned.abs().sum(-1) + size @ weights.abs().T + centre.abs())
     return (
         model.intensities_at(centre - swing - slack) * (1.0 - SLACK),
