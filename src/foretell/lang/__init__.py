@@ -1,1 +1,1 @@
-"""The rule language: text in, a checked program out (LANGUAGE page of the docs). No numpy, no torch."""
+"""The rule language: text → checked program (see the page on the rule language in the docs). Does not use numpy or torch."""

@@ -1,7 +1,7 @@
-"""A name that is used with several numbers of arguments → a functor for each: `age/1` and `age/2`.
+"""Gives a name that is used with several numbers of arguments one functor for each of them: `age/1` and `age/2`.
 
-A declaration that names `age` alone is one for each of them; `:- embed(age/2, 8).` and `:- event(age(P, A)).` are about one. Functors of
-names that are always used with one number of arguments keep their names.
+A declaration that names only `age` applies to all of them; `:- embed(age/2, 8).` and `:- event(age(P, A)).` apply to one. Functors
+of names that are always used with one number of arguments keep their names.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from foretell.lang.syntax import (
 )
 from foretell.wording import counted, listed, shown
 
-Sizes = Mapping[str, Mapping[int, Span]]  # how many arguments a name has, and where first
+Sizes = Mapping[str, Mapping[int, Span]]  # name → {number of arguments: its first occurrence}
 
 OfFunctor = Embed | EventDeclaration | Key | GivenDeclaration | FeatureDeclaration
 
 
 def one_arity_each(gathered: UncheckedProgram) -> UncheckedProgram:
-    """The program with functors that have one number of arguments each; a name that has several is a warning."""
+    """Return the program with one number of arguments per functor. A name with several numbers of arguments causes a warning."""
     several = {name: sizes for name, sizes in _sizes(gathered).items() if len(sizes) > 1}
     if not several:
         return gathered
@@ -112,7 +112,7 @@ class _Names:
         return replace(rule, head=self.atom(rule.head), body=self.body(rule.body))
 
     def declared(self, one: Statement) -> list[Statement]:
-        """One that names a functor alone is one for every number of arguments."""
+        """Return one declaration for each number of arguments if the declaration only names the functor."""
         if isinstance(one, Promise):
             return [replace(one, body=self.body(one.body))]
         if isinstance(one, Table):

@@ -1,7 +1,7 @@
-"""Facts that come with a sequence: rules, and functors of what stands for these facts before any rule.
+"""Facts that come with a sequence: makes the rules for them, and internal functors for these facts before any rule is applied.
 
-`:- given(age).` lets a sequence bring facts. `:- table(user, from_log(buy, 1)).` lets a sequence bring rows, of values in its events that
-training did not have.
+`:- given(age).` allows sequences to bring facts. `:- table(user, from_log(buy, 1)).` allows sequences to bring table rows, for values
+in their events that training did not have.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from foretell.terms import constant, plain
 
 @dataclass
 class BroughtFacts:
-    """What is made for a program's declarations; functors of the program → those that stand for what sequences bring."""
+    """The rules made for a program's declarations. `given` and `unseen` map functors of the program to the internal functors."""
 
     rules: list[NumberedRule] = field(default_factory=list)
     given: dict[str, Functor] = field(default_factory=dict)
@@ -29,9 +29,9 @@ class BroughtFacts:
 
 
 def brought_facts(gathered: UncheckedProgram, functors: Mapping[str, Functor]) -> BroughtFacts:
-    """`age(X1,X2) :- 'given age'(X1,X2) :: given(age).` for `:- given(age).`; functors that no rule uses get no such rule.
+    """Make `age(X1,X2) :- 'given age'(X1,X2) :: given(age).` for `:- given(age).`; functors that no rule uses get no such rule.
 
-    `user(X1) :- 'unseen user'(X1) :: user(X1).` for a table from a log: such a row has its own vector, named like the others.
+    Make `user(X1) :- 'unseen user'(X1) :: user(X1).` for a table from a log. Such a row has its own vector, named like other rows.
     """
     made = BroughtFacts()
     for one in gathered.declarations:
@@ -61,7 +61,7 @@ def _rule(
     about: tuple[str, int, Span],
     matrix: Atom | None,
 ) -> Functor:
-    """Make the rule; the functor of its one condition. Without `matrix` each fact has one of its own name."""
+    """Make the rule and return the functor of its condition. Without `matrix`, each fact has a matrix with its own name."""
     functor, arity, span = about
     name = constant(f"{word} {plain(functor)}")
     while name in functors:

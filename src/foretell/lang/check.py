@@ -1,4 +1,4 @@
-"""All that was read → a checked program, or a `ProgramError` with every mistake."""
+"""Statements that were read → a checked program, or a `ProgramError` with all mistakes."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def check(gathered: UncheckedProgram, *, undeclared: Undeclared, dim: int) -> Pr
 
 
 def _with_heads_beside(gathered: UncheckedProgram) -> Iterator[tuple[Rule, frozenset[str]]]:
-    """Every rule with the variables in all heads of the statement that it comes from."""
+    """Yield every rule with the variables in all heads of its statement."""
     heads: dict[int, set[str]] = {}
     for rule in gathered.bodies():
         heads.setdefault(id(rule.span), set()).update(one.name for one in rule.head.variables())
@@ -86,12 +86,12 @@ def _with_heads_beside(gathered: UncheckedProgram) -> Iterator[tuple[Rule, froze
 
 
 def _once(found: Iterable[Diagnostic]) -> list[Diagnostic]:
-    """One of each: what several rules come from is one statement, with the same mistake."""
+    """Return distinct diagnostics. A statement that expands to several rules would report the same mistake several times."""
     return list({(one.code, id(one.span.source), one.span.start, one.message): one for one in found}.values())
 
 
 def _automatic_names(gathered: UncheckedProgram) -> Iterator[Diagnostic]:
-    """`:: rule3` where the program has a third rule, whose parameters have that name already."""
+    """Report `:: rule3` if the program has a third rule, because the parameters of that rule already have this name."""
     automatic = {one.name: ("the rule", one.rule.span) for one in gathered.rules if not one.rule.is_fact}
     automatic |= {f"features({one.functor})": ("the table", one.span) for one in gathered.tables if one.features}
     for one in gathered.rules:
@@ -129,7 +129,7 @@ def _repeated(gathered: UncheckedProgram) -> Iterator[Diagnostic]:
 
 
 def _declarations_as_facts(gathered: UncheckedProgram) -> Iterator[Diagnostic]:
-    """`event(admit).` where no rule knows an `event`: its `:-` was forgotten."""
+    """Report `event(admit).` if no rule uses `event`, because its `:-` was probably forgotten."""
     known = {atom.functor for rule in gathered.bodies() for atom, _ in conditions(rule.body)}
     known |= {one.rule.head.functor for one in gathered.rules if not one.rule.is_fact}
     known |= {table.functor for table in gathered.tables} | gathered.unread
@@ -138,7 +138,7 @@ def _declarations_as_facts(gathered: UncheckedProgram) -> Iterator[Diagnostic]:
         if not one.rule.is_fact or head.functor in known or len(head.args) not in ARGUMENTS.get(bare(head.functor), ()):
             continue
         text = head.span.source.text[head.span.start : head.span.end]
-        if text.startswith(bare(head.functor)):  # in quotes it is meant as it stands
+        if text.startswith(bare(head.functor)):  # a name in quotes is meant literally
             message = f"{shown(text)} is a fact that no rule uses: was a declaration meant?"
             hint = f"did you mean {shown(f':- {text}.')}?"
             yield Diagnostic("declaration-as-fact", head.functor_span, message, hint, "warning")
@@ -154,7 +154,7 @@ def _cycles(dependence: Order) -> Iterator[Diagnostic]:
 
 
 def _cyclic_proofs(gathered: UncheckedProgram, functors: Functors, dim: int) -> Iterator[Diagnostic]:
-    """Embeddings need proofs without cycles; rules that are recursive in functors with embeddings may have some."""
+    """Warn about rules that are recursive in functors with embeddings, because embeddings need proofs without cycles."""
     carries = {name for name in functors.by_name if dimension(functors.by_name, name, dim) > 0}
     edges = [one for one in edges_of(gathered.rules) if {one.head, one.body} <= carries and not one.negated]
     inner = order((), edges)
@@ -171,13 +171,13 @@ def _cyclic_proofs(gathered: UncheckedProgram, functors: Functors, dim: int) -> 
 
 
 def in_order(found: list[Diagnostic], gathered: UncheckedProgram) -> list[Diagnostic]:
-    """By file and place; what is not in a program file (a table's rows) comes last."""
+    """Sort by file and position. Diagnostics outside program files, such as table rows, come last."""
     place = {id(source): number for number, source in enumerate(gathered.sources)}
     return sorted(found, key=lambda one: (place.get(id(one.span.source), len(place)), one.span.start))
 
 
 def digest(gathered: UncheckedProgram, functors: Functors, undeclared: Undeclared) -> str:
-    """A hash of the program's meaning; comments, layout, paths and the order of declarations do not change it."""
+    """Return a hash of the program's meaning; comments, layout, paths and the order of declarations do not change it."""
     made = sha256()
     made.update(f"undeclared={undeclared}\n".encode())
     for functor in sorted(functors.by_name.values(), key=lambda one: one.name):
@@ -199,11 +199,11 @@ def digest(gathered: UncheckedProgram, functors: Functors, undeclared: Undeclare
 
 
 def check_variables(rule: Rule, beside: frozenset[str] = frozenset()) -> Iterator[Diagnostic]:
-    """`beside` are variables of other heads with the same body."""
+    """Check that variables are bound. `beside` has the variables of other heads with the same body."""
     bound = bound_variables(rule)
     unbound: set[str] = set()
     for variable, code, message, hint in _unbound(rule, bound):
-        if variable.name not in unbound:  # one mistake, wherever else it shows
+        if variable.name not in unbound:  # an unbound variable is reported only once
             unbound.add(variable.name)
             yield Diagnostic(code, variable.span, message, hint)
     yield from _used_once(rule, unbound | (beside - {one.name for one in rule.head.variables()}))
@@ -230,7 +230,7 @@ def bound_variables(rule: Rule) -> set[str]:
 
 
 def _unbound(rule: Rule, bound: set[str]) -> Iterator[tuple[Variable, str, str, str]]:
-    """Variable, code, message, hint: each variable once in each role, the head first."""
+    """Yield (variable, code, message, hint). Each variable is reported once per role, the head first."""
     uses = Counter(term.name for term in rule_terms(rule) if isinstance(term, Variable))
     bind = "use it in a condition that is not negated"
     for variable in _distinct(rule.head.args, bound):
@@ -266,7 +266,7 @@ def _unbound(rule: Rule, bound: set[str]) -> Iterator[tuple[Variable, str, str, 
 
 
 def _constants(variable: Variable, form: str) -> str:
-    """The constants that a word in upper case may have been meant for."""
+    """Return the constants that an upper-case word may be a misspelling of, as text for a hint."""
     name = variable.name
     if variable.is_anonymous or name[0] == "_" or len(name) > LONGEST:
         return ""
@@ -274,7 +274,7 @@ def _constants(variable: Variable, form: str) -> str:
 
 
 def _constant_meant(variable: Variable) -> str:
-    """Hardly anyone means a constant by a single letter."""
+    """As `_constants`, but without a suggestion for single letters, which are rarely meant as constants."""
     return _constants(variable, "; a constant? write {}") if len(variable.name) > 1 else ""
 
 
@@ -296,7 +296,7 @@ def _used_once(rule: Rule, unbound: set[str]) -> Iterator[Diagnostic]:
 
 
 def never_fires(rule: Rule) -> tuple[Span, str] | None:
-    """The first comparison, or negation, that contradicts the rest of the body."""
+    """Return the first comparison or negation that contradicts the rest of the body, with a message; None if there is none."""
     equalities = Equalities()
     root = equalities.root
     for one in rule.body:
@@ -312,7 +312,7 @@ def never_fires(rule: Rule) -> tuple[Span, str] | None:
             return one.span, f"both sides of {shown(str(one))} are the same"
         if isinstance(left, Constant) and isinstance(right, Constant) and not one.holds(left.text, right.text):
             return one.span, f"{shown(f'{left} {one.sign} {right}')} is false"
-    # an event that occurs need not be a fact, so the first condition of `<-` contradicts nothing
+    # an event that happens need not be a fact, so the first condition of `<-` contradicts nothing
     required = rule.body if rule.kind == "deduce" else rule.body[1:]
     holds = {(one.functor, tuple(map(root, one.args))) for one in required if isinstance(one, Atom)}
     for one in rule.body:

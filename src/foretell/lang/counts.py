@@ -1,4 +1,4 @@
-"""How many numbers a program has to learn: by rule, and in all."""
+"""Counts the parameters of a program: per rule, and in total."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from foretell.lang.program import Functor, NumberedRule, RuleShapes, dimension, 
 class RuleCount:
     rule: NumberedRule
     shapes: RuleShapes
-    parameters: int  # of its matrices, all layers, for one binding of the variables in its name, and its exponent
-    shared_with: str | None  # an earlier rule whose matrices these are
+    parameters: int  # of matrices in all layers, for one binding of the name's variables, and of the exponent
+    shared_with: str | None  # the earlier rule that has the same matrices; None: there is none
 
 
 @dataclass(frozen=True)
 class Counts:
     rules: tuple[RuleCount, ...]
-    tables: int  # and of features
+    tables: int  # numbers in the vectors of table rows and in the matrices of features
     intensities: int
-    total: int  # each shared matrix once; each group of `:: post(C)` for one value of C
-    per_value: bool  # True: there are such groups, and the total grows with their values
+    total: int  # counts each shared matrix once, and `:: post(C)` for one value of C
+    per_value: bool  # whether there are groups such as `:: post(C)`, so the total grows with their values
 
 
 def count_parameters(

@@ -1,4 +1,4 @@
-"""A declaration as it is written, `:- event(message, 16).` → one of the syntax tree."""
+"""Converts a declaration as written, such as `:- event(message, 16).`, to a node of the syntax tree."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ ARGUMENTS = {
     "table": (2, 3),
     "given": (1,),
 }
-MOST_PLACES = 1_000  # of the arguments of an event that a table can name
-LARGEST = 1_000_000  # a dimension above it is a mistake, and would not fit any machine
+MOST_PLACES = 1_000  # the highest argument place that `from_log` accepts
+LARGEST = 1_000_000  # the largest accepted dimension; models of larger dimensions do not fit any machine
 
 
 class StatementError(Exception):
-    """A statement that is well-formed but says nothing that can be meant."""
+    """Raised for a statement that is well-formed but has no valid meaning."""
 
     def __init__(self, code: str, span: Span, message: str, hint: str | None = None) -> None:
         self.diagnostic = Diagnostic(code, span, message, hint)
@@ -100,7 +100,7 @@ def read_declaration(written: WrittenDeclaration) -> Declaration:
 
 
 def _bad(word: str, span: Span, message: str, code: str = "bad-declaration", hint: str = "") -> StatementError:
-    """The hint is how such a declaration is written, unless another is given."""
+    """Return the error. The default hint shows the form of such a declaration."""
     return StatementError(code, span, message, hint or f"write {DECLARATIONS[word]}")
 
 
@@ -142,7 +142,7 @@ FROM_LOG = ":- table(user, from_log(buy, 1))."
 
 
 def _log_place(term: WideTerm) -> LogPlace | None:
-    """The second argument of a table whose rows are values of events."""
+    """Return the argument `from_log(…)` of a table whose rows are values of events; None: it is another term."""
     value = term.args[1]
     if isinstance(value, Variable) or value.functor != "from_log" or not value.args:
         return None
@@ -162,7 +162,7 @@ def _log_place(term: WideTerm) -> LogPlace | None:
 
 
 def _features(term: WideTerm) -> tuple[str, ...]:
-    """The columns in the third argument of a table."""
+    """Return the columns in the third argument of a table."""
     if len(term.args) < 3:
         return ()
     value = term.args[2]
@@ -174,7 +174,7 @@ def _features(term: WideTerm) -> tuple[str, ...]:
 
 
 def _columns(word: str, args: Sequence[Atom | Term | SizedFunctor]) -> tuple[str, ...]:
-    """Names of columns, each once."""
+    """Return the names of columns. Raises `StatementError` for repeated names."""
     found: list[str] = []
     for one in args:
         if isinstance(one, Variable) or (isinstance(one, Atom) and one.args):

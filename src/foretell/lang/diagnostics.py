@@ -1,4 +1,4 @@
-"""What is wrong with a program: a stable code, a place, a sentence, a hint; rendered with the source line and a caret."""
+"""Mistakes in a program: each has a stable code, a place, a message and a hint, and is rendered with the source line and a caret."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from foretell.lang.source import Span
 from foretell.wording import printable
 
 ERRORS = {
-    # the text
+    # mistakes in the text
     "syntax": "a word or sign stands where it cannot",
     "missing-full-stop": "a statement does not end",
     "missing-comma": "two arguments or conditions stand side by side",
@@ -39,21 +39,21 @@ ERRORS = {
     "bad-count": "a count, `min` or `max` that says nothing",
     "parameter-names": "names of parameters that are misplaced, missing or too many",
     "too-many-errors": "so many mistakes that the rest of the file was not read",
-    # files
+    # mistakes about files
     "missing-file": "a program, include or table that does not exist",
     "unreadable-file": "a file that cannot be read as what it should be",
     "outside-folder": "an include or table outside the program's folder",
     "include-cycle": "a file that includes itself",
     "include-twice": "a file that is included, or read as one table, twice",
     "bad-table": "a table with rows that are no facts",
-    # declarations
+    # mistakes in declarations
     "unknown-declaration": "a declaration that does not exist",
     "bad-declaration": "a declaration with the wrong arguments",
     "bad-dimension": "a dimension that is no whole number in range",
     "no-place-for-features": "features of something that is not an event, or has no embedding",
     "declared-twice": "two declarations that contradict each other",
     "reserved-name": "`bos` or `eos` as a name of the program's own",
-    # rules
+    # mistakes in rules
     "unbound-head": "a head variable that the body does not bind",
     "unbound-name": "a variable in a parameter name that the body does not bind",
     "unbound-negation": "a variable under `not` that nothing else binds",
@@ -85,14 +85,14 @@ WARNINGS = {
 }
 
 
-SHOWN_WIDTH = 160  # characters of a source line that are shown at most
+SHOWN_WIDTH = 160  # the largest number of characters of a source line that is shown
 SHOWN_DIAGNOSTICS = 200
 TAB = "    "
 
 
 @dataclass(frozen=True, slots=True)
 class Diagnostic:
-    code: str  # `unknown-event`; every code has an entry in the docs and a golden example
+    code: str  # for example `unknown-event`; every code has an entry in the docs and a golden example
     span: Span
     message: str
     hint: str | None = None
@@ -113,7 +113,7 @@ class Diagnostic:
         return "\n".join(lines)
 
     def _excerpt(self) -> list[str]:
-        """The source line and a caret under the place; of a long line, the part around it."""
+        """Return the source line and a caret under the place. Long lines are cut around the place."""
         source = self.span.source
         line, column = source.line_column(self.span.start)
         text = source.line(line).rstrip("\r")
@@ -145,12 +145,12 @@ class Diagnostic:
 
 
 def _columns(cells: list[str]) -> int:
-    """How wide a terminal shows them: East Asian characters take two columns, combining ones none."""
+    """Return the width in terminal columns: East Asian characters take two columns, combining characters none."""
     return sum(0 if combining(one) else 2 if east_asian_width(one) in "WF" else 1 for cell in cells for one in cell)
 
 
 class ProgramError(ForetellError):
-    """Every mistake of a program, in the order of the files and lines; its warnings come along.
+    """Raised with all mistakes of a program, sorted by file and line, and with its warnings.
 
     Args:
         diagnostics: mistakes and warnings, each with a stable `code`, a place, a message and often a hint.

@@ -1,6 +1,6 @@
-"""A program as it is being typed → what an editor asks about it: mistakes, meanings, places, names that fit, new names.
+"""Answers an editor's requests about a program that is being edited: mistakes, hovers, definitions, completions, renames.
 
-It uses all statements that can be read, so a program with mistakes also has hovers, definitions and completions.
+It uses all statements that can be read, so hovers, definitions and completions also work in programs with mistakes.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ from foretell.lang.tokens import tokenize
 from foretell.options import Undeclared
 from foretell.wording import counted, listed, shown
 
-LAYERS = 2  # of models, unless another number is asked for
-MOST_CONSTANTS = 1_000  # that are offered at one place
-MOST_RULES = 12  # that a hover lists
+LAYERS = 2  # the default number of model layers
+MOST_CONSTANTS = 1_000  # the largest number of constants that are offered at one place
+MOST_RULES = 12  # the largest number of rules that a hover lists
 KINDS = {"fact": "fact", "event": "event", "exogenous": "exogenous event"}
 
 
 class RenameError(ForetellError):
-    """A name that cannot be changed, or not into that."""
+    """Raised if a name cannot be changed, or not to the new name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """A possible completion at a place, with its kind."""
+    """A possible completion, with its kind."""
 
     text: str
     kind: str  # functor, constant, variable or declaration
@@ -48,7 +48,7 @@ class Proposal:
 
 
 class EditedProgram:
-    """A text, the folder it lies in, and all that it includes."""
+    """The edited text with its folder and all files that it includes."""
 
     def __init__(self, text: str, path: Path, undeclared: Undeclared = "error", dim: int = DEFAULT_DIM) -> None:
         self.source, self.dim = Source(str(path), text), dim
@@ -69,13 +69,13 @@ class EditedProgram:
 
     @cached_property
     def names(self) -> list[Occurrence]:
-        """All names, with those of this file first."""
+        """All occurrences of names; those of the edited text come first."""
         return [one for source in self.gathered.sources for one in occurrences(source)]
 
     # --- places ---
 
     def at(self, offset: int) -> Occurrence | None:
-        """The name that a place of the edited text is in, or just behind."""
+        """Return the name at an offset of the edited text or just before it, or None."""
         own = [one for one in self.names if one.span.source is self.source]
         inside = [one for one in own if one.span.start <= offset <= one.span.end]
         return inside[-1] if inside else None
@@ -88,11 +88,11 @@ class EditedProgram:
         return None
 
     def alike(self, one: Occurrence) -> list[Occurrence]:
-        """All places of the same thing: variables within their statement, functors with their number of arguments."""
+        """Return all occurrences of the same name: variables within their statement, functors with their number of arguments."""
         return [other for other in self.names if _same(one, other)]
 
     def definitions(self, offset: int) -> list[Span]:
-        """Where a functor is declared, comes from a table, or becomes true; where a variable is bound; the file of a path."""
+        """Return the declarations, tables and rule heads of a functor; the binding places of a variable; or the file of a path."""
         one = self.at(offset)
         if one is None or one.name == ANONYMOUS:
             return []
@@ -111,7 +111,7 @@ class EditedProgram:
     # --- renaming ---
 
     def rename(self, offset: int, new: str) -> list[tuple[Span, str]]:
-        """Spans and what is written there instead; raises `RenameError`."""
+        """Return (span, replacement text) for every occurrence of the name. Raises `RenameError`."""
         one = self.at(offset)
         if one is None or one.role in ("word", "path"):
             raise RenameError("there is no name here that can be renamed")
@@ -148,7 +148,7 @@ class EditedProgram:
     # --- meaning ---
 
     def hover(self, offset: int) -> tuple[str, Span] | None:
-        """Markdown about the name at a place and about the rule around it."""
+        """Return Markdown about the name at an offset and its rule, with the span; None if there is nothing to show."""
         one, rule = self.at(offset), self.rule_at(offset)
         parts = [self._about(one)] if one is not None and one.is_functor else []
         parts += [self._about_rule(rule)] if rule is not None else []
@@ -158,7 +158,7 @@ class EditedProgram:
         return ("\n\n---\n\n".join(parts), span) if parts and span is not None else None
 
     def _keys(self, name: str, arity: int | None) -> list[str]:
-        """What a name is called among the functors; several, where it has several numbers of arguments and none is said."""
+        """Return the keys of a name in `functors`. Without `arity`, a name with several numbers of arguments has several keys."""
         return [
             key
             for key, one in self.functors.by_name.items()
@@ -203,7 +203,7 @@ class EditedProgram:
         return "\n\n".join([told, *(["\n".join(rows)] if rows else [])])
 
     def lenses(self) -> list[tuple[Span, str]]:
-        """How many parameters each rule of the edited text has, in models with the usual number of layers."""
+        """Return the number of parameters of each rule in the edited text, for models with the default number of layers."""
         known, rules = self.functors, [one for one in self.gathered.rules if not one.rule.is_fact]
         counts = count_parameters(rules, (), known.by_name, {}, dim=self.dim, layers=LAYERS)
         found = []
@@ -219,7 +219,7 @@ class EditedProgram:
     # --- completion ---
 
     def completions(self, offset: int) -> list[Proposal]:
-        """Declarations at the start of one, functors where a condition or head can begin, else constants and variables."""
+        """Return declarations at the start of a declaration, functors where a head or condition can start, else constants and variables."""
         tokens = [one for one in tokenize(Source("<before>", self.source.text[:offset]))]
         if tokens and tokens[-1].end == offset and tokens[-1].type in ("NAME", "VARIABLE", "INTEGER", "ODD_WORD"):
             tokens.pop()  # the word that is being typed
@@ -246,7 +246,7 @@ class EditedProgram:
         return (Proposal(name, "variable", "variable of this statement") for name in found)
 
     def _constants(self, names: list[Occurrence], functor: str, place: int) -> Iterator[Proposal]:
-        """The constants of facts, tables and other rules in this argument."""
+        """Yield the constants that facts, tables and other rules have in this argument."""
         found: dict[str, str] = {}
         for table in self.gathered.tables:
             if terms.bare(table.functor) == functor and place < table.arity:
@@ -281,7 +281,7 @@ def _same(one: Occurrence, other: Occurrence) -> bool:
 
 
 def _argument_place(words: list[str]) -> tuple[str | None, int]:
-    """The functor whose parenthesis is open at the end of a statement's words, and which argument comes next."""
+    """Return the functor of the last open parenthesis, and the place of its next argument."""
     opened: list[tuple[str, int]] = []
     for place, word in enumerate(words):
         if word == "(":
@@ -297,7 +297,7 @@ def _argument_place(words: list[str]) -> tuple[str | None, int]:
 
 
 def meaning(rule: Rule) -> str:
-    """The meaning of a rule, as a sentence."""
+    """Return the meaning of a rule as a sentence."""
     head = f"`{pretty_atom(rule.head)}`"
     if rule.is_fact:
         return f"{head} is true, always"

@@ -1,4 +1,4 @@
-"""The facts of a table file, and the numbers that some have beside their arguments."""
+"""The facts of a table, and the numbers that some facts have as features."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ from dataclasses import dataclass, field
 from foretell.lang.source import Span
 from foretell.lang.syntax import LogPlace
 
-Numbers = tuple[float | None, ...]  # of one fact, column by column; None is missing
+Numbers = tuple[float | None, ...]  # the features of one fact, column by column; None: missing
 
 
 @dataclass(frozen=True)
 class FactTable:
-    """Facts that come from a file or a log: one row each, constants in their one spelling, no row twice."""
+    """Facts from a file or a log: distinct rows of normalised constants."""
 
     functor: str
     arity: int
     rows: list[tuple[str, ...]] = field(repr=False)
     span: Span = field(repr=False)
-    path: str  # as the program writes it
-    header: tuple[str, ...]  # names of the columns
-    features: tuple[str, ...] = ()  # columns that are no arguments but numbers
-    numbers: list[Numbers] = field(default_factory=list, repr=False)  # of each row; empty without features
-    log: LogPlace | None = None  # whose values the rows are
-    trained: FactTable | None = field(default=None, repr=False)  # what it stands in place of, where it has other rows
-    waits: bool = False  # for the log: its rows are not known yet
+    path: str  # the path as written in the program
+    header: tuple[str, ...]  # the names of the columns
+    features: tuple[str, ...] = ()  # columns with numbers, which are not arguments
+    numbers: list[Numbers] = field(default_factory=list, repr=False)  # one entry per row; empty without features
+    log: LogPlace | None = None  # the place in events whose values are the rows; None: the rows come from a file
+    trained: FactTable | None = field(default=None, repr=False)  # the table of training that this one replaces
+    waits: bool = False  # True for a table from a log that has no rows yet
 
     @property
     def source(self) -> str:
@@ -34,12 +34,12 @@ class FactTable:
 
 
 def inputs(columns: int) -> int:
-    """What so many columns give a matrix to multiply: the constant 1, each number (0 where it is missing), and for each whether it is."""
+    """Return the number of inputs for this many feature columns: the constant 1, and per column the value and whether it is missing."""
     return 1 + 2 * columns
 
 
 def numbers_of(tables: Iterable[FactTable]) -> dict[str, dict[tuple[str, ...], Numbers]]:
-    """The numbers of all rows of each functor with features, in all its tables."""
+    """Return the features of all rows, by functor and row."""
     found: dict[str, dict[tuple[str, ...], Numbers]] = {}
     for one in tables:
         if one.features:

@@ -1,4 +1,4 @@
-"""Signs and words that other languages have and this one has not, and text that should stand in quotes."""
+"""Recognises signs and words of other languages that this language does not have, and text that should be in quotes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TO_REMOVE = "to remove a fact when an event occurs: `!forum(T) <- destroy(T).`"
 WRONG_ARROWS = frozenset(["=>", "->", "-->", "==>", "<=", "<=>", ":=", "←", "→", "⇐", "⇒", "⟵", "⟶"])
 NEGATIONS = frozenset(("\\+", "~", "¬", "\\"))
 ARITHMETIC = frozenset("+-*/^")
-# Signs, what is said of them after the sign itself, how to do without them, and the token that was meant.
+# Signs, code, message after the sign, hint, and the token that was probably meant.
 SIGNS: tuple[tuple[str, str, str, str, str | None], ...] = (
     ("== === =:= ≡", "comparison-sign", " is no comparison of the language", "write `=`", "UNEQUAL"),
     ("\\= \\== <> =\\= !== ~= ≠", "comparison-sign", " is no comparison of the language", "write `!=`", "UNEQUAL"),
@@ -111,7 +111,7 @@ def sign_of_negation(t: Trouble) -> Mistake | None:
 
 
 def logic_word(t: Trouble) -> Mistake | None:
-    """`NOT g(X)`, `g(X) and h(X)`, `g(X) OR h(X)` in a body."""
+    """Recognise `NOT g(X)`, `g(X) and h(X)` or `g(X) OR h(X)` in a body."""
     if t.arrow is None or t.open or t.is_declaration:
         return None
     before, after, word = t.before, t.after, t.text.lower()
@@ -134,7 +134,7 @@ def logic_word(t: Trouble) -> Mistake | None:
 
 
 def spaced_arrow(t: Trouble) -> Mistake | None:
-    """`h : - g.` and `h < - e.`"""
+    """Recognise `h : - g.` and `h < - e.`"""
     first, second = (t.before, t.bad) if t.text.startswith("-") else (t.bad, t.after)
     if t.open or first is None or second is None or first.text not in (":", "<") or not second.text.startswith("-"):
         return None
@@ -144,18 +144,18 @@ def spaced_arrow(t: Trouble) -> Mistake | None:
 
 
 def bare_text(t: Trouble) -> Mistake | None:
-    """`open(8:30)` and `version(v1.2)`; a colon or a full stop stands inside a word."""
+    """Recognise `open(8:30)` and `version(v1.2)`: a colon or a full stop inside a word."""
     if t.type not in ("_COLON", "ODD_DOT") or not t.open:
         return None
     word = glued(t)
     if word is None and t.type == "_COLON" and t.closes_too_few():
-        return None  # `busy(P : b :- …`
+        return None  # for example `busy(P : b :- …`
     hint = "put the text in quotes" if word is None else f"put the text in quotes: '{word}'"
     return t.say("bad-word", f"{shown(t.text)} cannot stand in an argument", hint)
 
 
 def declared(t: Trouble) -> Mistake | None:
-    """`:- event(admit/2).`, `:- event admit.`, `:- table(staff, staff.csv).`"""
+    """Recognise `:- event(admit/2).`, `:- event admit.` and `:- table(staff, staff.csv).`"""
     if not t.is_declaration or t.place < t.start + 2 or t.before is None:
         return None
     keyword = t.tokens[t.start + 1]

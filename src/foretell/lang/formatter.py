@@ -1,6 +1,6 @@
-"""A program's text → its canonical layout: one statement per line, or one condition per line where that is too long; comments are kept.
+"""Formats a program's text: one statement per line, or one condition per line if the statement is too long. Comments are kept.
 
-Only spaces and line ends change: the tokens are those of the text. A sign that is not set apart by spaces has an entry in a table below.
+Only spaces and line ends change; the tokens stay the same. Signs that are not surrounded by spaces are listed in a table below.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from foretell.lang.load import parse
 from foretell.lang.source import Source
 from foretell.lang.tokens import MARKS, Token, statements, tokenize
 
-WIDTH = 120  # of a line of code; comments may end later
-ALIGNED = 64  # code that is longer is followed by its comment at once, without moving those of its neighbours
+WIDTH = 120  # the maximal width of a line of code; comments may be longer
+ALIGNED = 64  # comments after longer code are not aligned with those of neighbouring lines
 INDENT = "    "
 TIGHT_BEFORE = frozenset((",", ")", ".", ";", "..", "/"))
 TIGHT_AFTER = frozenset(("(", "!", "..", "/"))
@@ -26,7 +26,7 @@ _COMMENT_OR_END = re.compile(r"%[^\n]*|\n")
 
 
 def format_program(source: Source) -> str:
-    """Raises `ProgramError` where a statement cannot be read; whether the program makes sense is not looked at."""
+    """Return the formatted text. Raises `ProgramError` if a statement cannot be read. Other mistakes are not checked."""
     parsed = parse(source)
     if parsed.errors:
         raise ProgramError(parsed.errors)
@@ -38,7 +38,7 @@ def format_program(source: Source) -> str:
 @dataclass
 class _Comment:
     text: str
-    column: int  # in the source, from 0
+    column: int  # column in the source, from 0
     own_line: bool
     after_blank: bool
 
@@ -47,9 +47,9 @@ class _Comment:
 class _Line:
     code: str
     comment: _Comment | None = None
-    indent: str = ""  # that of the code, or of a comment that has the line to itself
+    indent: str = ""  # indent of the code, or of a comment on its own line
     blank_before: bool = False
-    continues: bool = False  # a comment that goes on below that of the line above
+    continues: bool = False  # True for a comment that continues the comment of the line above
 
 
 def _lines(source: Source) -> list[_Line]:
@@ -68,13 +68,13 @@ def _lines(source: Source) -> list[_Line]:
 
 
 def _between(source: Source, start: int, end: int, found: list[_Line]) -> bool:
-    """Puts the comments between two statements on their lines; whether a blank line comes before the second."""
+    """Add the comments between two statements to the lines. Returns whether the second statement follows a blank line."""
     comments, blank = _comments(source, start, end, bool(found))
     for one in comments:
         if one.own_line:
             _append(found, _Line("", one, blank_before=one.after_blank and bool(found)))
         else:
-            if found[-1].comment is not None:  # there is one comment per line
+            if found[-1].comment is not None:  # only one comment fits on a line
                 last = found.pop()
                 _append(found, _Line("", last.comment, last.indent, last.blank_before))
                 last.blank_before = False
@@ -91,7 +91,7 @@ def _append(found: list[_Line], line: _Line) -> None:
 
 
 def _comments(source: Source, start: int, end: int, after_code: bool) -> tuple[list[_Comment], bool]:
-    """The comments of a stretch without tokens, and whether it ends with a blank line."""
+    """Return the comments between two offsets that have no tokens between them, and whether a blank line follows them."""
     found: list[_Comment] = []
     line_ends = 0 if after_code else 1
     for match in _COMMENT_OR_END.finditer(source.text, start, end):
@@ -106,7 +106,7 @@ def _comments(source: Source, start: int, end: int, after_code: bool) -> tuple[l
 
 @dataclass
 class _Piece:
-    """One line of a statement that has several."""
+    """One line of a statement that is split into several lines."""
 
     indent: str
     tokens: list[Token] = field(default_factory=list)
@@ -114,7 +114,7 @@ class _Piece:
     beside: _Comment | None = None
 
     def lift(self) -> None:
-        """Start a new line: there is one comment per line."""
+        """Move the comment beside the code to the lines above, because only one comment fits beside it."""
         if self.beside is not None:
             self.above.append(self.beside)
             self.beside = None
@@ -144,9 +144,9 @@ def _statement(source: Source, tokens: list[Token]) -> list[_Line]:
 
 
 def _pieces(tokens: list[Token]) -> Iterator[_Piece]:
-    """A rule is cut after its arrow, after each condition and before `for` and `::`; a declaration after each argument."""
+    """Split a statement into lines: rules after the arrow and each condition, before `for` and `::`; declarations after each argument."""
     is_declaration = tokens[0].type == "RULE"
-    inner = 1 if is_declaration else 0  # how deep in parentheses the commas are that end a line
+    inner = 1 if is_declaration else 0  # the parenthesis depth of commas that end a line
     in_body = False
     depth = 0
     piece = _Piece("")
@@ -180,7 +180,7 @@ def _spaced(tokens: list[Token]) -> str:
 
 
 def _aligned(lines: list[_Line]) -> Iterator[str]:
-    """Comments beside code begin in one column, as far as no blank line and no comment on a line of its own comes between."""
+    """Yield lines with aligned comments. A blank line, or a comment on its own line, starts a new alignment."""
     paragraph: list[_Line] = []
     for line in lines:
         apart = line.comment is not None and not line.code and not line.continues

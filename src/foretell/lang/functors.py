@@ -1,4 +1,4 @@
-"""Declarations and uses → one record per functor; contradicting declarations and reserved names are mistakes."""
+"""Declarations and uses → one record per functor. Reports contradicting declarations and reserved names."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ class _Declared:
 
 @dataclass(frozen=True)
 class Functors:
-    """All functors in the order of their first use or declaration, and where each was declared."""
+    """All functors in the order of their first use or declaration, with the places of their declarations."""
 
     by_name: dict[str, Functor]
     declared_at: dict[str, Span]
-    features: dict[str, tuple[str, ...]]  # of events
+    features: dict[str, tuple[str, ...]]  # event functor → names of feature columns
     found: list[Diagnostic]
 
 
@@ -52,7 +52,7 @@ class _Resolving:
     names: dict[str, None] = field(default_factory=dict)
     given: dict[str, Span] = field(default_factory=dict)
     features: dict[str, FeatureDeclaration] = field(default_factory=dict)
-    columns: dict[str, tuple[tuple[str, ...], Span]] = field(default_factory=dict)  # of tables with features
+    columns: dict[str, tuple[tuple[str, ...], Span]] = field(default_factory=dict)  # features of tables, by functor
     found: list[Diagnostic] = field(default_factory=list)
 
     def refuse(self, code: str, span: Span, message: str, hint: str | None = None) -> None:
@@ -70,7 +70,7 @@ class _Resolving:
     def once(
         self, before: tuple[int, Span] | None, value: int, span: Span, name: str, what: str = "dimension"
     ) -> tuple[int, Span]:
-        """What a functor is declared with: the first declaration counts, and another must say the same."""
+        """Return the first declared value. If another declaration has a different value, report a mistake."""
         if before is not None and before[0] != value:
             self.twice(span, name, what, value, *before)
         return before or (value, span)
@@ -130,7 +130,7 @@ def _functor(state: _Resolving, name: str, accepted: set[str]) -> Functor:
     declared = state.declared.get(name) or _Declared()
     kind = declared.kind[0] if declared.kind else "exogenous" if name in accepted else "fact"
     default = state.default[0] if state.default else None
-    default = None if kind == "event" and default == 0 else default  # else its rate would be one constant
+    default = None if kind == "event" and default == 0 else default  # 0 would make its rate constant
     dim = declared.dim[0] if declared.dim else default
     if kind == "event" and dim == 0 and declared.dim:
         reason = f"{shown(name)} has dimension 0: with no embedding, its rate is one constant whenever it is possible"
@@ -146,7 +146,7 @@ def _first_span(declared: _Declared) -> Span | None:
 
 
 def _undeclared_events(state: _Resolving, gathered: UncheckedProgram) -> set[str]:
-    """Functors in the first condition of `<-` rules that are not declared as events."""
+    """Return the functors in the first condition of `<-` rules that are not declared as events."""
     firsts = (one.rule.body[0] for one in gathered.rules if one.rule.kind != "deduce")
     names = {atom.functor for atom in firsts if isinstance(atom, Atom)} - {BOS}
     return {name for name in names if name not in state.declared or state.declared[name].kind is None}
@@ -193,7 +193,7 @@ def _table(state: _Resolving, one: Table) -> None:
 def _logs(
     state: _Resolving, by_name: Mapping[str, Functor], gathered: UncheckedProgram, undeclared: Undeclared
 ) -> None:
-    """Tables of values that stand in events: of events that there are, at places that these have."""
+    """Check tables from a log: the event must exist and have an argument at this place."""
     for one in gathered.tables:
         if one.log is None or one.log.functor in gathered.unread or not gathered.is_complete:
             continue
@@ -222,7 +222,7 @@ def _features(state: _Resolving, one: FeatureDeclaration) -> None:
 
 
 def _without_embedding(state: _Resolving, by_name: Mapping[str, Functor], unread: set[str]) -> None:
-    """Features of functors that are not events, or have no embedding."""
+    """Report features of functors that are not events or have no embedding."""
     for name, one in state.features.items():
         if by_name[name].kind == "fact" and name not in unread:
             message = f"{shown(name)} is not an event, and `features` names columns of events"
@@ -240,7 +240,7 @@ def _without_embedding(state: _Resolving, by_name: Mapping[str, Functor], unread
 
 
 def _atoms(state: _Resolving, gathered: UncheckedProgram) -> Iterator[Atom]:
-    """Every atom that stands for facts or events; reserved names are refused on the way."""
+    """Yield all atoms for facts or events. Reports reserved names."""
     hint = "`bos` may only be the first condition of `<-`, without arguments; use another name for other things"
     heads = [one.rule.head for one in gathered.rules]
     for place, rule in enumerate(gathered.bodies()):

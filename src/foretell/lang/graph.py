@@ -1,8 +1,8 @@
-"""A checked program → its predicates and rules as a graph, which `--show graph` prints, and the places that `--plot` draws it at.
+"""A checked program → a graph of its predicates and rules, printed by `--show graph`; and its layout, drawn by `--plot`.
 
-Places are in layers. Long links get a place in every layer that they pass, so that no link crosses a box. Within a layer the order is by
-the mean place of neighbours, swept up and down; then each layer is moved to where its neighbours are, as far as the gaps between boxes
-allow (isotonic regression, which is exact).
+The layout has layers. A long link has a waypoint in every layer that it passes, so it crosses no box. Within a layer, boxes are sorted by
+the mean position of their neighbours, in upward and downward sweeps. Then each box moves as close to its neighbours as the gaps allow
+(isotonic regression, solved exactly).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Predicate:
     arity: int | None
     kind: FunctorKind
     dim: int | None
-    facts: int  # written in the program, and rows of tables
+    facts: int  # the number of facts in the program and rows of tables
 
     @property
     def label(self) -> str:
@@ -39,7 +39,7 @@ class GraphCondition:
 
 @dataclass(frozen=True)
 class Arrow:
-    """Rules that look alike: of one kind, with one head and the same conditions."""
+    """Rules that look the same in the graph: equal kind, head and conditions."""
 
     kind: Kind
     head: str
@@ -87,7 +87,7 @@ def graph_of(program: Program) -> Graph:
 
 
 def graph_lines(graph: Graph) -> Iterator[str]:
-    """Text: each predicate, and under it the rules that make or remove it."""
+    """Yield lines of text: each predicate, followed by the rules that add, deduce or remove it."""
     by_head: dict[str, list[Arrow]] = {}
     for arrow in graph.arrows:
         by_head.setdefault(arrow.head, []).append(arrow)
@@ -113,35 +113,35 @@ def graph_json(graph: Graph) -> dict[str, object]:
     return {"predicates": [*map(named, graph.predicates)], "arrows": [*map(drawn, graph.arrows)]}
 
 
-# --- places
+# --- layout
 
 
 SWEEPS = 12
-STRAIGHT = 8.0  # long links want to be straight more than boxes want to be near
+STRAIGHT = 8.0  # the weight of waypoints of long links, relative to boxes
 
 
 @dataclass
 class Box:
-    """Something with a width in a layer; `x` is its middle."""
+    """A box or waypoint in a layer; `x` is its centre."""
 
     width: float
     layer: int
     x: float = 0.0
-    weight: float = 1.0  # how much its wishes count beside those of its row
-    near: list[int] = field(default_factory=list)  # the boxes it is linked with, in layers beside its own
+    weight: float = 1.0  # its weight when positions in a row are optimised
+    near: list[int] = field(default_factory=list)  # linked boxes in neighbouring layers
 
 
 @dataclass(frozen=True)
 class GraphLayout:
     boxes: list[Box]
-    ways: list[list[int]]  # for each link the boxes it passes, both ends included
+    ways: list[list[int]]  # for each link the boxes on its way, with both ends
     width: float
 
 
 def arrange(
     widths: Sequence[float], layers: Sequence[int], links: Sequence[tuple[int, int]], gap: float
 ) -> GraphLayout:
-    """`links` join boxes of different layers."""
+    """Compute the positions of boxes. `links` are pairs of boxes in different layers."""
     boxes = [Box(width, layer) for width, layer in zip(widths, layers, strict=True)]
     ways = [_way(boxes, start, end) for start, end in links]
     for way in ways:
@@ -177,7 +177,7 @@ def _way(boxes: list[Box], start: int, end: int) -> list[int]:
 
 
 def _wanted(boxes: list[Box], number: int, side: int) -> float:
-    """Where its neighbours on one side are; on both, where there are none."""
+    """Return the mean position of a box's neighbours on one side, or of all neighbours if there are none on this side."""
     box = boxes[number]
     near = [boxes[one].x for one in box.near if (boxes[one].layer - box.layer) * side > 0]
     near = near or [boxes[one].x for one in box.near]
@@ -198,12 +198,12 @@ def _pack(boxes: list[Box], row: list[int], gap: float) -> None:
 
 
 def _settle(boxes: list[Box], row: list[int], gap: float) -> None:
-    """The places nearest to the wanted ones, in order and with gaps: pool neighbours that would overlap."""
+    """Move boxes as close as possible to their neighbours, keeping order and gaps: pools neighbours that would overlap."""
     offset, offsets = 0.0, []
     for place, number in enumerate(row):
         offset += _distance(boxes, row[place - 1], number, gap) if place else 0.0
         offsets.append(offset)
-    pools: list[tuple[float, float, int]] = []  # weighted sum, weight and count of each pool
+    pools: list[tuple[float, float, int]] = []  # (weighted sum, weight, number of boxes) of each pool
     for place, number in enumerate(row):
         near = boxes[number].near
         wanted = sum(boxes[one].x for one in near) / len(near) if near else boxes[number].x

@@ -1,4 +1,4 @@
-"""A program's text → tokens of Pygments, for pages and terminals. The language's own tokens decide, so that both never differ."""
+"""A program's text → Pygments tokens, for pages and terminals. It uses the language's own lexer, so both always agree."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from foretell.lang.formatter import COMMENT
 from foretell.lang.source import Source
 from foretell.lang.tokens import MARKS, Token, statements, tokenize
 
-Kind = Any  # a type of token, as Pygments has them
+Kind = Any  # a Pygments token type
 PUNCTUATION = frozenset("(),.;")
 KINDS: dict[str, Kind] = {
     **{kind: Punctuation if text in PUNCTUATION else Operator for text, kind in MARKS.items()},
@@ -30,7 +30,7 @@ KINDS: dict[str, Kind] = {
 
 
 class NdttLexer(Lexer):
-    """The lexer that Pygments finds under the name `ndtt` and for files `*.ndtt`."""
+    """The Pygments lexer with the name `ndtt`, for files `*.ndtt`."""
 
     name = "NDTT"
     aliases: ClassVar = ["ndtt"]
@@ -61,7 +61,7 @@ def _kind(tokens: list[Token], place: int, starts: set[int]) -> Kind:
 
 
 def _between(text: str, start: int, end: int) -> Iterator[tuple[int, Kind, str]]:
-    """Spaces and comments."""
+    """Yield the spaces and comments between two offsets."""
     for match in COMMENT.finditer(text, start, end):
         if match.start() > start:
             yield start, Whitespace, text[start : match.start()]

@@ -1,4 +1,4 @@
-"""A file, or a text and its folder → all statements with their includes and tables → a checked program.
+"""A file, or a text with its folder → all statements, with included files and tables → a checked program.
 
 Each statement is parsed separately, so a mistake in one does not hide the next. The words of unreadable statements are kept,
 because they may define names.
@@ -37,20 +37,20 @@ from foretell.reading import UnreadableFile, read_limits
 from foretell.wording import as_functor, did_you_mean, shown
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
-MOST_REPAIRS = 20  # of one statement, which is read again after each
-MOST_ERRORS = 100  # of one file; after so many, the text is probably no program at all
+MOST_REPAIRS = 20  # per statement, which is parsed again after each repair
+MOST_ERRORS = 100  # per file; a text with more mistakes is probably no program
 
 
 @dataclass(frozen=True)
 class ParseResult:
     file: SourceFile
     errors: tuple[Diagnostic, ...]
-    unread: frozenset[str]  # words of statements that could not be read: nothing is known about them
-    is_complete: bool  # False: part of the text was not looked at
+    unread: frozenset[str]  # words of unreadable statements; nothing is known about these names
+    is_complete: bool  # False: part of the text was not read
 
 
 class _NoLexer(Lexer):
-    """The parser is fed tokens; it never reads text."""
+    """A placeholder: the parser gets tokens and never reads text."""
 
     def __init__(self, config: object) -> None:
         del config
@@ -61,7 +61,7 @@ class _NoLexer(Lexer):
 
 @cache
 def _fresh() -> Any:
-    """The parser's state before the first token; each statement starts from a copy."""
+    """Return the parser's state before the first token. Each statement starts from a copy."""
     grammar = Path(__file__).with_name("grammar.lark").read_text(encoding="utf-8")
     parser = Lark(grammar, parser="lalr", lexer=_NoLexer, transformer=Builder(), maybe_placeholders=True)
     return parser.parse_interactive().parser_state
@@ -100,10 +100,10 @@ def parse(source: Source) -> ParseResult:
 
 
 def _mistakes(tokens: list[Token], trouble: Trouble) -> tuple[list[Diagnostic], int]:
-    """The mistakes of a statement, and where the next statement begins.
+    """Return the mistakes of a statement, and where the next statement begins.
 
-    A word or sign of another language is replaced by what was probably meant, so that further ones are found, too. Other mistakes
-    after such a repair may be caused by it, and are not reported.
+    A word or sign of another language is replaced by the one that was probably meant, so that later mistakes are found too. Other
+    mistakes after such a repair may be caused by it and are not reported.
     """
     start, end = trouble.start, trouble.end
     mistake = name_mistake(trouble)
@@ -122,7 +122,7 @@ def _mistakes(tokens: list[Token], trouble: Trouble) -> tuple[list[Diagnostic], 
 
 
 def _statement(tokens: list[Token], start: int, end: int) -> Written | Trouble:
-    """A statement, its full stop included; `Trouble` says at which of its tokens the parser gave up."""
+    """Parse a statement with its full stop. Returns `Trouble` with the token that the parser did not accept."""
     state = copy(_fresh())
     place = start
     try:
@@ -143,8 +143,8 @@ def _statement(tokens: list[Token], start: int, end: int) -> Written | Trouble:
 
 
 def _swallowed(tokens: list[Token], start: int, end: int, written: Written) -> Trouble | None:
-    """Without its full stop, `empl(eve)` would make a rule of the declaration on the next line; the layout shows that this was not
-    meant."""
+    """Detect a missing full stop before a declaration. `empl(eve)` on one line and `:- event(…).` on the next would parse as a rule. But a
+    `:-` at the start of a line shows that this was not meant."""
     if not isinstance(written, WrittenRule) or len(written.body) != 1 or not _deduces(written):
         return None
     arrow = next(place for place in range(start, end) if tokens[place].type == "RULE")
@@ -161,27 +161,27 @@ def _deduces(written: WrittenRule) -> bool:
 
 
 def _words(tokens: list[Token], start: int, end: int) -> set[str]:
-    """Those that a repair made functors also as they should have been written."""
+    """Return the functors of these tokens. For upper-case words, the lower-case spelling is included."""
     found = {spelling(tokens[place]) for place in range(start, end) if tokens[place].type in FUNCTORS}
     return found | {as_functor(word) for word in found if word[0].isupper()}
 
 
-SHIPPED = Path(__file__).parents[1] / "programs"  # each for the embedded data of the same name
-DATA = (".csv", ".jsonl", ".parquet", ".gz")  # ends of names that event data have, and programs have not
+SHIPPED = Path(__file__).parents[1] / "programs"  # one program for each embedded data set, with the same name
+DATA = (".csv", ".jsonl", ".parquet", ".gz")  # suffixes of data files, which are no programs
 
 
 def names() -> tuple[str, ...]:
-    """The programs that ship inside the package: their names stand for them without a file."""
+    """Return the names of the programs that are part of the package."""
     return tuple(sorted(path.stem for path in SHIPPED.glob("*.ndtt")))
 
 
 def file_of(name: str) -> Path | None:
-    """The file of a shipped program, or None if this name is unknown."""
+    """Return the file of a shipped program, or None if this name is unknown."""
     return SHIPPED / f"{name}.ndtt" if name in names() else None
 
 
 def load_program(path: Path, *, undeclared: Undeclared, dim: int) -> Program:
-    """Load a file, or a shipped program by its name; raises `ProgramError` with every mistake in it and in its includes."""
+    """Load a program from a file, or a shipped program by its name. Raises `ProgramError` with all mistakes in it and in included files."""
     if file_of(str(path)) is not None and not path.is_file():
         return load_shipped(str(path), undeclared=undeclared, dim=dim)
     try:
@@ -197,7 +197,7 @@ def load_program(path: Path, *, undeclared: Undeclared, dim: int) -> Program:
 
 
 def load_shipped(name: str, *, undeclared: Undeclared, dim: int) -> Program:
-    """In messages it is `robocup.ndtt`, wherever the package is installed."""
+    """Load a shipped program. Messages call it `robocup.ndtt`, without the path of the package."""
     path = file_of(name)
     if path is None:
         hint = did_you_mean(name, names(), before="; ")
@@ -210,7 +210,7 @@ def gather_file(path: Path) -> UncheckedProgram:
 
 
 def read_source(path: Path) -> Source:
-    """Raises `ProgramError` where a file cannot be read."""
+    """Read a source file. Raises `ProgramError` if it cannot be read."""
     try:
         return Source(str(path), read_text(path))
     except UnreadableFile as error:
@@ -222,7 +222,7 @@ def read_source(path: Path) -> Source:
 
 @dataclass
 class _Open:
-    """A file whose statements are being taken."""
+    """A file whose statements are being read."""
 
     source: Source
     folder: Path
@@ -232,11 +232,11 @@ class _Open:
 
 @dataclass(eq=False)
 class _Gathering(UncheckedProgram):
-    allowed: tuple[Path, ...] = ()  # folders that includes and tables may lie in
+    allowed: tuple[Path, ...] = ()  # folders that may contain included files and tables
     first_read: dict[tuple[str, Path | LogPlace], Span] = field(default_factory=dict)
     rows_of: dict[str, dict[tuple[str, ...], Numbers]] = field(default_factory=dict)
     open: list[_Open] = field(default_factory=list)
-    entered: set[Path] = field(default_factory=set)  # those of `open`
+    entered: set[Path] = field(default_factory=set)  # resolved paths of the files in `open`
     first_included: dict[Path, Span] = field(default_factory=dict)
 
     def enter(self, source: Source, folder: Path, identity: Path | None) -> None:
@@ -256,8 +256,8 @@ class _Gathering(UncheckedProgram):
             if any(whole.is_relative_to(folder) for folder in self.allowed):
                 return False
         except (OSError, ValueError):
-            return False  # there can be no such file, and the reader says so
-        except RuntimeError:  # a loop of links
+            return False  # an invalid path; reading it reports the error
+        except RuntimeError:  # a loop of symbolic links
             pass
         message = f"{shown(one.path)}: this file lies outside the program's folder"
         hint = "move it there, or allow its folder with `foretell.reading.limits(allow=…)`"
@@ -318,7 +318,7 @@ class _Gathering(UncheckedProgram):
         try:
             key = one.functor, path.resolve()
         except (OSError, ValueError):
-            return False  # the reader says what is wrong with it
+            return False  # reading it reports the error
         return self._is_repeated(one, key, shown(one.path))
 
     def _is_repeated(self, one: Table, key: tuple[str, Path | LogPlace], source: str) -> bool:
@@ -331,9 +331,9 @@ class _Gathering(UncheckedProgram):
 
 
 def gather(source: Source, folder: Path | None, path: Path | None = None) -> UncheckedProgram:
-    """All statements in order, an included file's at its place. No recursion: files may include files to any depth.
+    """Return all statements in order, with included files in their place. Not recursive, so includes may be nested to any depth.
 
-    Includes and tables are read from `folder` and from those that `reading.limits` allows; without one, from nowhere.
+    Files are read from `folder` and from the folders in `reading.limits`. Without `folder`, no files are read.
     """
     allowed = () if folder is None else tuple(one.resolve() for one in (folder, *read_limits().allow))
     state = _Gathering(allowed=allowed)
@@ -360,7 +360,7 @@ def gather(source: Source, folder: Path | None, path: Path | None = None) -> Unc
 
 
 def _nameless(path: Path) -> str:
-    """A bare word may have been meant as the name of a shipped program."""
+    """Return a hint. A bare word may be meant as the name of a shipped program."""
     if path.suffix or len(path.parts) != 1:
         return "look at the path"
     known = f"of those that ship with foretell there is {', '.join(names())}"

@@ -1,4 +1,4 @@
-"""`from_log(buy, 1)`: a place in events whose values are rows of a table."""
+"""`from_log(buy, 1)`: an argument of events, whose values are the rows of a table."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class LogPlace:
-    """`from_log(buy, 1)`: the values of this argument, counted from 1, of such events."""
+    """`from_log(buy, 1)`: an event functor, and the place of the argument, counted from 1."""
 
     functor: str
     place: int
@@ -17,6 +17,6 @@ class LogPlace:
         return f"from_log({self.functor}, {self.place})"
 
     def values(self, events: Iterable[tuple[str, Sequence[str]]]) -> list[str]:
-        """The values of the argument in events (functor and arguments), each once, in order of occurrence."""
+        """Return the distinct values of the argument in events (functor, arguments), in order of occurrence."""
         found = (args[self.place - 1] for name, args in events if name == self.functor and len(args) >= self.place)
         return list(dict.fromkeys(found))

@@ -1,7 +1,7 @@
-"""Where the parser gave up → the mistake, named for what it is, and the place to read on from.
+"""The token that the parser rejected → a specific mistake, and the token at which to continue.
 
-The rules below are tried in order; each looks at the token that could not follow, at those around it and at what the
-parser would have taken. What no rule knows is `syntax`, with what was expected.
+The rules below are tried in order. Each looks at the rejected token, its neighbours and the tokens that the parser expected. If no rule
+applies, the mistake is `syntax`, and the message lists what was expected.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def name_mistake(trouble: Trouble) -> Mistake:
 
 
 def missing_stop(trouble: Trouble, place: int, span: Span | None = None) -> Mistake:
-    """A statement ends before `place` without a full stop."""
+    """Return the mistake of a statement that ends before `place` without a full stop."""
     last = trouble.tokens[place - 1]
     where = span or Span(last.source, last.end, last.end)
     found = trouble.say("missing-full-stop", "missing full stop: the statement does not end", "end it with `.`", where)
@@ -64,7 +64,7 @@ def _not_closed(t: Trouble) -> Mistake:
 
 
 def _upper_case(t: Trouble) -> Mistake | None:
-    """`Forum(T)`, `X.`, `a :- X, b.`"""
+    """Recognise upper-case words as functors or constants: `Forum(T)`, `X.`, `a :- X, b.`"""
     token, before = t.bad, t.before
     after_variable = before is not None and before.type == "VARIABLE"
     if after_variable and (t.type == "_OPEN" or t.expected == SIGNS):
@@ -129,10 +129,10 @@ def _unclosed(t: Trouble) -> Mistake | None:
 
 
 def _stop_meant(t: Trouble) -> Mistake | None:
-    """`a :- b` on one line, `c :- d.` on the next; also with a comma where the full stop was meant."""
+    """Recognise a missing full stop: `a :- b` on one line, `c :- d.` on the next; also a comma instead of the full stop."""
     if t.open:
         return None
-    if t.expected == {"STOP"}:  # said by the reader, not by the grammar
+    if t.expected == {"STOP"}:  # set in `load.py`, not by the grammar
         return missing_stop(t, t.place)
     starts = t.type in FUNCTORS | {"NOT", "BANG", "RULE", "VARIABLE"}
     if starts and t.before is not None and ends_something(t.before):
@@ -149,7 +149,7 @@ def _stop_meant(t: Trouble) -> Mistake | None:
 
 
 def _duration(t: Trouble) -> Mistake | None:
-    """`for X`, `for half an hour`, `for 30 m`, and `for 30m` after the name of the matrices."""
+    """Recognise `for X`, `for half an hour`, `for 30 m`, and `for 30m` after the name of the matrices."""
     hint = "write a number in the data's unit, or one with a unit: `session(U) <- login(U) for 30m.`"
     before = t.before
     if t.type == "FOR" and before is not None and ends_something(before):
@@ -244,7 +244,7 @@ def _unexpected(t: Trouble) -> Mistake:
 
 
 def _start_of_atom(t: Trouble, place: int) -> int | None:
-    """The functor of the atom that ends just before `place`."""
+    """Return the position of the functor of the atom that ends just before `place`, or None."""
     at = place - 1
     if t.tokens[at].type == "CLOSE":
         while at > t.start and t.tokens[at].type != "_OPEN":

@@ -1,6 +1,6 @@
-"""`%%ndtt NAME` in a notebook: a cell of rules → a checked program under that name, or its mistakes below the cell.
+"""`%%ndtt NAME` in a notebook: a cell with rules → a checked program in variable NAME, or its mistakes below the cell.
 
-`%load_ext foretell.lang.notebook` makes the cell known.
+`%load_ext foretell.lang.notebook` registers the cell magic.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from foretell.lang.program import Program
 
 
 def load_ipython_extension(ipython: Any) -> None:
-    """Called by `%load_ext`."""
+    """Register the magic; called by `%load_ext`."""
     ipython.register_magic_function(lambda line, cell: read_cell(ipython, line, cell), "cell", "ndtt")
 
 
 def read_cell(ipython: Any, line: str, cell: str) -> Program | None:
-    """`%%ndtt shop`: the program is the variable `shop`, and is shown; without a name it is only shown. Mistakes go to stderr."""
+    """Run a cell `%%ndtt shop`: assign the program to `shop` and return it for display. The name is optional. Mistakes go to stderr."""
     name = line.strip()
     if name and not name.isidentifier():
         raise ForetellError(f"%%ndtt {name}: expected the name of a variable, as in %%ndtt shop")

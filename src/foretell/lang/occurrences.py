@@ -1,6 +1,6 @@
-"""Tokens → where each name of a program occurs and as what: functors, names of parameters, variables, constants.
+"""Tokens → the occurrences of names in a program, each as a functor, parameter name, variable or constant.
 
-Tokens are looked at, not the syntax tree, so that a statement that is still being typed is known as far as it goes.
+This works on tokens and not on the syntax tree, so it also covers unfinished statements.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ FUNCTOR_ROLES = frozenset(("head", "removed", "body", "declared"))
 
 @dataclass(frozen=True, slots=True)
 class Occurrence:
-    """One name at its place. Arguments know the functor whose arguments they are, and which of them they are, from 0."""
+    """A name at one position. For arguments: the functor to which they belong, and their place from 0."""
 
     role: Role
-    name: str  # its one spelling
+    name: str  # the normalised name
     span: Span
     statement: int  # the number of its statement in the text
-    arity: int | None = None  # of functors and parameter names
+    arity: int | None = None  # the number of arguments, for functors and parameter names
     functor: str | None = None
     place: int = 0
 
@@ -37,7 +37,7 @@ class Occurrence:
 
 @dataclass(slots=True)
 class _Opening:
-    """A parenthesis that is open: whose it is, how many arguments it has so far."""
+    """An open parenthesis: its functor, and the number of arguments so far."""
 
     functor: str | None
     role: Role
@@ -74,7 +74,7 @@ def _of_statement(tokens: list[Token], number: int) -> Iterator[Occurrence]:
         elif token.type in ("COUNT", "NEVER"):
             yield Occurrence("word", token.text, token.span, number)
         elif before is not None and before.type == "SLASH":
-            continue  # how many arguments `watch/2` has
+            continue  # the number in `watch/2`
         elif token.type in (*FUNCTORS, "VARIABLE"):
             role = _role(tokens, place, section, opened)
             arity = _arity(tokens, place) if role in (*FUNCTOR_ROLES, "parameter") else None
@@ -106,7 +106,7 @@ def _role(tokens: list[Token], place: int, section: Role, opened: list[_Opening]
 
 
 def _wraps(opened: list[_Opening]) -> bool:
-    """`:: mparams(post(C))`: what is in it is a name."""
+    """Whether this is the parenthesis of `:: mparams(post(C))`, which contains a parameter name."""
     return len(opened) == 1 and opened[0].functor in PARAMETERS
 
 
@@ -127,7 +127,7 @@ def _declared_role(tokens: list[Token], place: int, opened: list[_Opening], call
 
 
 def _arity(tokens: list[Token], place: int) -> int | None:
-    """How many arguments it has here; None where a declaration names a functor alone."""
+    """Return the number of arguments here, or None if a declaration names only the functor."""
     if place + 2 < len(tokens) and tokens[place + 1].type == "SLASH" and tokens[place + 2].type == "INTEGER":
         return int(tokens[place + 2].text[:4])
     if place + 1 >= len(tokens) or tokens[place + 1].text != "(":
@@ -137,7 +137,7 @@ def _arity(tokens: list[Token], place: int) -> int | None:
         depth += (token.text == "(") - (token.text == ")")
         if depth == 0:
             break
-        if token.text == ";" and depth == 1:  # several facts: each has as many
+        if token.text == ";" and depth == 1:  # several facts; each has this number of arguments
             break
         commas += token.text == "," and depth == 1
     return commas + 1

@@ -1,4 +1,4 @@
-"""A checked program and files → the same program with other rows for some of its tables."""
+"""A checked program and files → the same program with other rows in some of its tables."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from foretell.wording import counted, did_you_mean, listed, shown
 
 
 def with_tables(program: Program, files: Mapping[str, str | Path]) -> Program:
-    """`files` are by functor. Where a functor has several tables, the rows stand in place of those of all of them.
+    """Replace the rows of tables by files, given by functor. If a functor has several tables, the file replaces the rows of all of them.
 
-    A file has the columns of the table that it replaces: as many arguments, and features by their names. Facts that the program writes out
-    stay.
+    A file must have the columns of the table that it replaces: the same number of arguments, and the features by name. Facts in the
+    program's text stay.
 
     Args:
         program: the rules.
         files: CSV or Parquet files by the functor of their table.
 
     Returns:
-        The program with other rows; its `warnings` have what is doubtful in the files, too.
+        The program with other rows; its `warnings` include warnings about the files.
 
     Raises:
         ForetellError: there is no such table, or its file cannot be read or has other columns.
@@ -42,13 +42,13 @@ def with_tables(program: Program, files: Mapping[str, str | Path]) -> Program:
 
 
 def with_undeclared(program: Program, undeclared: Undeclared) -> Program:
-    """The program with another way to take events that it does not declare."""
+    """Return the program with another treatment of events that it does not declare."""
     digest = sha256(f"{program.digest} undeclared={undeclared}".encode()).hexdigest()
     return program if undeclared == program.undeclared else replace(program, undeclared=undeclared, digest=digest)
 
 
 def new_rows(before: Program, after: Program, functor: str) -> list[tuple[str, ...]]:
-    """Rows that the tables of a functor have now and had not before."""
+    """Return the rows that the tables of a functor have in `after` and not in `before`."""
     known = {row for one in before.tables if functor in (one.functor, bare(one.functor)) for row in one.rows}
     after_rows = (row for one in after.tables if functor in (one.functor, bare(one.functor)) for row in one.rows)
     return [row for row in after_rows if row not in known]

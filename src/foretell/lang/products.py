@@ -1,6 +1,6 @@
-"""A checked program → rules whose possible events are a product: conditions that consist of parts without common variables.
+"""A checked program → the rules whose possible events are a product: their conditions consist of parts without common variables.
 
-`watch(U,P) :- user(U), program(P), U != P.` has the parts `user(U)` and `program(P)`; the condition that joins them is a filter.
+`watch(U,P) :- user(U), program(P), U != P.` has the parts `user(U)` and `program(P)`; the condition that connects them is a filter.
 The possible events are all pairs of facts of the parts that pass the filters, so they need not be listed.
 """
 
@@ -15,10 +15,10 @@ from foretell.lang.syntax import Atom, Compare, Count, Literal, Not, Rule, Varia
 
 @dataclass(frozen=True)
 class RulePart:
-    """The facts of one part, with an internal functor; a rule deduces them."""
+    """One part: a rule that deduces its facts, which have an internal functor."""
 
     rule: Rule
-    variables: tuple[str, ...]  # arguments of its head
+    variables: tuple[str, ...]  # the arguments of its head
     atoms: tuple[int, ...] = ()  # places among the positive conditions of the whole rule
 
     @property
@@ -28,16 +28,16 @@ class RulePart:
 
 @dataclass(frozen=True)
 class ProductRule:
-    place: int  # in the program's rules
+    place: int  # the position in the program's rules
     rule: Rule
     parts: tuple[RulePart, ...]
-    blockers: tuple[RulePart, ...]  # what must not hold, of conditions under `not` that join parts
-    compares: tuple[Compare, ...]  # that join parts
+    blockers: tuple[RulePart, ...]  # parts that must not hold, from conditions under `not` that connect parts
+    compares: tuple[Compare, ...]  # comparisons that connect parts
     carrier: int  # the part that binds the variables in parameter names
 
 
 def product_rules(program: Program) -> tuple[tuple[ProductRule, ...], dict[int, str]]:
-    """The rules that qualify, and why others with independent parts do not, by their place."""
+    """Return the product rules; and, by position, why other rules with independent parts are no products."""
     found: list[ProductRule] = []
     refused: dict[int, str] = {}
     read = _read_functors(program)
@@ -57,7 +57,7 @@ def product_rules(program: Program) -> tuple[tuple[ProductRule, ...], dict[int, 
 
 
 def _read_functors(program: Program) -> set[str]:
-    """Functors that some condition looks at: others are only asked whether they are possible."""
+    """Return the functors that occur in conditions. Other functors only matter as possible events."""
     read = {*program.given, *program.unseen_rows}
     for one in program.rules:
         body = one.rule.body if one.rule.kind == "deduce" else one.rule.body[1:]
@@ -66,7 +66,7 @@ def _read_functors(program: Program) -> set[str]:
 
 
 def _independent(rule: Rule) -> list[tuple[int, ...]]:
-    """Places of positive conditions, those together that share variables."""
+    """Return groups of positive conditions that share variables, as places of conditions."""
     atoms = [one for one in rule.body if isinstance(one, Atom)]
     names = [{one.name for one in atom.variables()} for atom in atoms]
     parts: list[tuple[list[int], set[str]]] = []
@@ -87,13 +87,13 @@ def _variables(rule: Rule, places: Iterable[int]) -> set[str]:
 
 
 def _named(literal: Literal) -> list[str]:
-    """Variables of a condition that the positive ones bind."""
+    """Return the variables of a condition, without anonymous ones."""
     terms = (one for one in literal_terms(literal) if isinstance(one, Variable))
     return list(dict.fromkeys(one.name for one in terms if not one.is_anonymous))
 
 
 def _reason(rule: Rule, parts: list[tuple[int, ...]], read: set[str]) -> str | None:
-    """Why possible events of a rule with several parts are listed all the same."""
+    """Return why the possible events of a rule with several parts must be listed; None: they need not be."""
     head = {one.name for one in rule.head.variables()}
     own = [_variables(rule, places) for places in parts]
     if rule.head.functor in read:

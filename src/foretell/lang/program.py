@@ -1,7 +1,7 @@
-"""A checked program: rules numbered, functors resolved, tables read, dependencies sorted. Databases and models are built from it.
+"""A checked program: numbered rules, resolved functors, loaded tables, sorted dependencies. Databases and models are built from it.
 
-Dimensions of functors give the shape of every parameter, how many numbers each rule learns, and names used for two shapes. The first input
-of every matrix multiplies the constant 1. A condition under `not` and a comparison add no input.
+The dimensions of functors give the shapes of all parameters, the number of parameters of each rule, and conflicts between shared names.
+The first input of every matrix multiplies the constant 1. Comparisons and conditions under `not` add no input.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from foretell.terms import bare, split
 from foretell.wording import counted, printable
 
 FunctorKind = OneOf["fact", "event", "exogenous"]
-DEFAULT_DIM = 32  # that of the models
+DEFAULT_DIM = 32  # the default of the models
 BOS, EOS = "bos", "eos"
 
 
 @dataclass(frozen=True, slots=True)
 class Functor:
     name: str
-    arity: int | None  # None: declared, used nowhere, and its arity not given
+    arity: int | None  # None: declared without arity and not used
     kind: FunctorKind
-    dim: int | None  # as declared; None: the model's
-    key: int | None  # key and query length of rules that add it, where declared
+    dim: int | None  # as declared; None: the model's default
+    key: int | None  # declared length of keys and queries for rules that add facts of this functor
 
     def __str__(self) -> str:
         return self.name if self.arity is None or bare(self.name) != self.name else f"{self.name}/{self.arity}"
@@ -42,11 +42,11 @@ class Functor:
 
 @dataclass(frozen=True, slots=True)
 class NumberedRule:
-    """A fact or rule with the name that its parameters have by themselves: rules are `rule1`, `rule2`, …, a fact is named after itself."""
+    """A fact or rule with the default name of its parameters: `rule1`, `rule2`, … for rules; a fact is named after itself."""
 
-    number: int  # among rules, removals too, from 1 on; 0 for a fact
+    number: int  # position among rules, including removals, from 1; 0 for a fact
     rule: Rule
-    place: int  # among facts and rules together, from 1 on
+    place: int  # position among facts and rules, from 1
 
     @property
     def name(self) -> str:
@@ -61,17 +61,17 @@ class NumberedRule:
 
     @property
     def is_made(self) -> bool:
-        """Whether it is generated from a declaration: not a rule of the text, but facts that come with sequences."""
+        """Whether it is generated from a declaration, for facts that come with sequences. Such rules are not in the text."""
         return self.number == 0 and not self.rule.is_fact
 
     @property
     def earlier_name(self) -> str:
-        """In parameter files of format 1, facts and rules were numbered together; starting values are still drawn under these names."""
+        """The name in parameter files of format 1, which numbered facts and rules together. It still seeds the initial values."""
         return f"rule{self.place}"
 
 
 def promise_rule(promise: Promise, functor: str = "never") -> Rule:
-    """The promise as a rule: whatever it deduces breaks it. Its head has the variables of the body that are bound."""
+    """Return the promise as a rule that deduces a fact if the promise is broken. The head has the bound variables of the body."""
     named = (term for one in promise.body if isinstance(one, Atom) for term in one.variables() if not term.is_anonymous)
     args = tuple({term.name: term for term in named}.values())
     return Rule("deduce", Atom(functor, args, promise.span, promise.span), promise.body, None, None, promise.span)
@@ -79,7 +79,7 @@ def promise_rule(promise: Promise, functor: str = "never") -> Rule:
 
 @dataclass(eq=False)
 class UncheckedProgram:
-    """A program before it is checked: numbered rules, loaded tables, and the mistakes found so far."""
+    """A program before the checks: numbered rules, loaded tables, and the mistakes found so far."""
 
     rules: list[NumberedRule] = field(default_factory=list)
     declarations: list[Statement] = field(default_factory=list)
@@ -89,24 +89,24 @@ class UncheckedProgram:
     found: list[Diagnostic] = field(default_factory=list)
     unread: set[str] = field(
         default_factory=set
-    )  # functors of which not all is known: a statement or table was not read
-    last_number: int = 0  # of a rule
-    is_complete: bool = True  # False: a file is missing, so that any functor may be made true by it
+    )  # functors that may have unknown facts or rules, because a statement or table was not read
+    last_number: int = 0  # the number of the last rule
+    is_complete: bool = True  # False: a file is missing, so any functor may have unknown facts
 
     def bodies(self) -> Iterator[Rule]:
-        """All rules, with promises marked."""
+        """Yield all rules, and promises as rules."""
         yield from (one.rule for one in self.rules)
         yield from map(promise_rule, self.promises)
 
     def take(self, rule: Rule) -> None:
-        """A fact or rule, with the next number."""
+        """Append a fact or rule with the next number."""
         self.last_number += not rule.is_fact
         self.rules.append(NumberedRule(0 if rule.is_fact else self.last_number, rule, len(self.rules) + 1))
 
 
 @dataclass(frozen=True, slots=True)
 class Component:
-    """Functors that are deduced from one another; a component comes after all it depends on."""
+    """Functors that are deduced from one another. A component comes after all components on which it depends."""
 
     functors: tuple[str, ...]
     recursive: bool
@@ -114,23 +114,23 @@ class Component:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Program:
-    """A program of rules that was read and has no mistakes.
+    """A checked program of rules.
 
-    `from_file`, `named` and `from_text` make one; a constructor is not called directly.
+    Use `from_file`, `named` or `from_text`; do not call the constructor directly.
 
     Args:
-        rules, tables: facts and rules in the order of the text; facts that come from files.
+        rules, tables: the facts and rules in the order of the text; the facts that come from files.
         promises: bodies that must never hold.
         given: functors whose facts come with sequences.
-        unseen_rows: functors of tables from a log: a sequence may bring rows that the log of training did not have.
-        features: columns of the data that embeddings of events take in, by functor.
+        unseen_rows: functors of tables from a log, for which a sequence may bring rows that the training log did not have.
+        features: data columns that are inputs of event embeddings, by functor.
         functors: all functors with their kind, arity and dimension.
         components: functors that are deduced from one another, in order of dependence.
-        stratum: for each functor, how many negations lie below it.
-        undeclared: what becomes of events of the data that the program does not declare.
-        warnings, sources: what is doubtful and no mistake; the files that were read.
-        digest: a hash of all that has a meaning; equal programs replay equally.
-        products: how possible events of independent parts are kept; changes no number.
+        stratum: for each functor, the number of negations on which it depends.
+        undeclared: how events in the data are treated that the program does not declare.
+        warnings, sources: warnings of the checks; the files that were read.
+        digest: a hash of the program's meaning; equal programs have equal replays.
+        products: how possible events of independent parts are stored; results do not depend on it.
 
     Example:
         >>> program = ft.Program.from_text("user(ann). user(bob). :- event(buy). buy(U) :- user(U).")
@@ -143,16 +143,16 @@ class Program:
     promises: tuple[Promise, ...]
     given: Mapping[
         str, str
-    ]  # functors whose facts come with sequences → the functor that stands for these before any rule
-    unseen_rows: Mapping[str, str]  # functors of tables from a log → the functor that stands for other rows
-    features: Mapping[str, tuple[str, ...]]  # of events: columns of the data that their embeddings take in
+    ]  # functors of facts that come with sequences → internal functors for these facts before any rule is applied
+    unseen_rows: Mapping[str, str]  # functors of tables from a log → internal functors for rows that sequences bring
+    features: Mapping[str, tuple[str, ...]]  # event functors → data columns that are inputs of their embeddings
     functors: Mapping[str, Functor]
-    components: tuple[Component, ...]  # of the `:-` rules, in order of dependence
-    stratum: Mapping[str, int]  # of each functor: how many negations lie below it
+    components: tuple[Component, ...]  # the components of the `:-` rules, in order of dependence
+    stratum: Mapping[str, int]  # for each functor, the number of negations on which it depends
     undeclared: Undeclared
     warnings: tuple[Diagnostic, ...]
     sources: tuple[Source, ...]
-    digest: str  # of everything above that has a meaning: equal programs replay equally
+    digest: str  # a hash of everything above that has a meaning; equal programs have equal replays
     products: Products = "auto"
 
     def __repr__(self) -> str:
@@ -164,20 +164,20 @@ class Program:
 
     @property
     def brought(self) -> tuple[str, ...]:
-        """Functors of what sequences bring, before any rule."""
+        """The internal functors of facts that sequences bring, before any rule is applied."""
         return *self.given.values(), *self.unseen_rows.values()
 
     @cached_property
     def several_arities(self) -> frozenset[str]:
-        """Names that are used with several numbers of arguments: their functors are `age/1` and `age/2`."""
+        """The names that are used with several numbers of arguments; their functors are `age/1` and `age/2`."""
         return frozenset(bare(name) for name in self.functors if bare(name) != name)
 
     def functor_of(self, name: str, places: int) -> str:
-        """The key of a name in `functors`: `age/2` if it has several numbers of arguments.
+        """Return the key of a name in `functors`: `age/2` if the name has several numbers of arguments.
 
         Args:
             name: the name of a functor.
-            places: how many arguments it has.
+            places: the number of arguments.
 
         Returns:
             The key.
@@ -185,30 +185,30 @@ class Program:
         return f"{name}/{places}" if name in self.several_arities else name
 
     def split(self, name: str) -> tuple[str, tuple[str, ...]]:
-        """Take the name of a fact or event apart.
+        """Split the name of a fact or event into functor and arguments.
 
         Args:
-            name: a normalised name: `age(p1,old)`.
+            name: a normalised name, such as `age(p1,old)`.
 
         Returns:
-            The functor as `functors` has it, and the arguments.
+            The functor as a key of `functors`, and the arguments.
         """
         functor, args = split(name)
         return self.functor_of(functor, len(args)), args
 
     @property
     def waits_for_log(self) -> bool:
-        """Whether some table still needs rows from training data."""
+        """Whether a table still needs rows from training data."""
         return any(one.waits for one in self.tables)
 
     def with_log(self, events: Iterable[str]) -> Program:
-        """The program with its tables `from_log` filled from what happened in training data.
+        """Return the program with its tables `from_log` filled from the events of training data.
 
         Args:
-            events: names of the events that happened; how often and in which order does not matter.
+            events: the names of the events; their number and order do not matter.
 
         Returns:
-            The program, with the values as rows. Values that only other data have are unseen rows of the sequences that have them.
+            The program with the values as rows. Values that only occur in other data are unseen rows of their sequences.
 
         Example:
             >>> program = ft.Program.from_text(":- table(user, from_log(buy, 1)). :- event(buy). buy(U) :- user(U).")
@@ -232,13 +232,13 @@ class Program:
         return replace(self, tables=tuple(tables), digest=digest)
 
     def with_tables(self, files: Mapping[str, str | Path]) -> Program:
-        """The program with other rows for some of its tables.
+        """Return the program with other rows in some of its tables.
 
         Args:
-            files: CSV or Parquet files by the name of their table: `program.with_tables({"user": "new.csv"})`.
+            files: CSV or Parquet files by the name of their table, as in `program.with_tables({"user": "new.csv"})`.
 
         Returns:
-            The program; facts that it writes out stay.
+            The program; facts in its text stay.
 
         Raises:
             ForetellError: there is no such table, or its file cannot be read or has other columns.
@@ -253,18 +253,18 @@ class Program:
 
     @staticmethod
     def from_file(path: str | Path, *, undeclared: Undeclared = "error", dim: int = DEFAULT_DIM) -> Program:
-        """Read and check a program with all it includes.
+        """Read and check a program file and all files that it includes.
 
         Args:
-            path: the file, or the name of a program that ships with foretell: `"robocup"`.
-            undeclared: "error": every event of the data must be declared. "exogenous": others happen, and are not predicted.
-            dim: the dimension of functors whose dimension is not declared; it decides which parameters have one shape.
+            path: the file, or the name of a shipped program, such as `"robocup"`.
+            undeclared: "error": every event of the data must be declared. "exogenous": others may happen, and are not predicted.
+            dim: the dimension of functors without a declared dimension; it decides which parameters have equal shapes.
 
         Returns:
             The program.
 
         Raises:
-            ProgramError: every mistake of the program, with its place.
+            ProgramError: with all mistakes of the program and their places.
         """
         from foretell.lang.load import load_program
 
@@ -273,7 +273,7 @@ class Program:
 
     @staticmethod
     def named(name: str, *, undeclared: Undeclared = "error", dim: int = DEFAULT_DIM) -> Program:
-        """A program that ships with foretell: `Program.named("robocup")` is for the data `load("robocup")`.
+        """Return a shipped program: `Program.named("robocup")` is for the data `load("robocup")`.
 
         Args:
             name: its name.
@@ -297,12 +297,12 @@ class Program:
         undeclared: Undeclared = "error",
         dim: int = DEFAULT_DIM,
     ) -> Program:
-        """Read and check a program that is given as text.
+        """Read and check a program from a text.
 
         Args:
             text: the rules.
-            name: what messages call the text.
-            folder: where includes and tables are looked for.
+            name: the name of the text in messages.
+            folder: the folder of included files and tables.
             undeclared: as in `from_file`.
             dim: as in `from_file`.
 
@@ -310,7 +310,7 @@ class Program:
             The program.
 
         Raises:
-            ProgramError: every mistake of the program, with its place.
+            ProgramError: with all mistakes of the program and their places.
         """
         from foretell.lang.load import check, gather
 
@@ -325,26 +325,26 @@ def _check_choice(undeclared: str) -> None:
 
 
 Shape = tuple[int, int]
-GATES = 6  # input, forget, candidate, target-input, target-forget, decay: rows of `G`, in this order
+GATES = 6  # the rows of `G` in this order: input, forget, candidate, target-input, target-forget, decay
 
 
 @dataclass(frozen=True)
 class RuleShapes:
-    """The matrices of one rule: `W` of a deduction, `V`, `K`, `Q` of one layer of an addition, or its `G`; a removal has none."""
+    """The matrices of one rule: `W` of a deduction; `V`, `K`, `Q` of one layer, or `G`, of an addition; none of a removal."""
 
-    stem: str  # `deduce` or `add`
+    stem: str  # `deduce`, `add` or `remove`
     name: Atom
-    beta: Atom | None  # the name of the pool exponent, where there is one
+    beta: Atom | None  # the name of the pool exponent, if the rule has one
     matrices: Mapping[str, Shape]
 
     @property
     def groups(self) -> tuple[str, ...]:
-        """The variables in the name: there is one set of matrices for each of their values."""
+        """The variables in the name. Each binding of them has its own matrices."""
         return tuple(dict.fromkeys(term.name for term in self.name.args if isinstance(term, Variable)))
 
 
 def dimension(functors: Mapping[str, Functor], name: str, dim: int) -> int:
-    """`bos` has no embedding."""
+    """Return the dimension of a functor; 0 for `bos`, which has no embedding."""
     functor = functors.get(name)
     return 0 if functor is None else dim if functor.dim is None else functor.dim
 
@@ -359,7 +359,7 @@ def shapes_of(one: NumberedRule, functors: Mapping[str, Functor], dim: int, time
     if rule.kind == "deduce":
         beta = None if rule.is_fact else rule.beta or own
         return RuleShapes("deduce", rule.matrix or own, beta, {"W": (head, 1 + body)})
-    functor = functors.get(rule.head.functor)  # None: a reserved name, which is reported
+    functor = functors.get(rule.head.functor)  # None: a reserved name, which is reported elsewhere
     key = head if functor is None or functor.key is None else functor.key
     past = 1 + time_dim + body
     return RuleShapes(
@@ -368,7 +368,7 @@ def shapes_of(one: NumberedRule, functors: Mapping[str, Functor], dim: int, time
 
 
 def cell_shapes_of(one: NumberedRule, functors: Mapping[str, Functor], dim: int, rows: int | None = None) -> RuleShapes:
-    """The matrices of a rule where facts have cells: an addition has `G` and pools what is proposed; `rows` of it, or six gates."""
+    """Return the matrices of a rule for models with cells. An addition has `G`, with `rows` rows or six gates, and a pool exponent."""
     shapes = shapes_of(one, functors, dim, 0)
     if shapes.stem != "add":
         return shapes
@@ -379,7 +379,7 @@ def cell_shapes_of(one: NumberedRule, functors: Mapping[str, Functor], dim: int,
 
 
 def pattern_of(name: Atom) -> tuple[object, ...]:
-    """A name up to the names of its variables."""
+    """Return a key that is equal for names which differ only in the names of variables."""
     places: dict[str, int] = {}
     args = tuple(
         one.text if isinstance(one, Constant) else places.setdefault(one.name, len(places)) for one in name.args

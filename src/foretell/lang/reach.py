@@ -1,4 +1,4 @@
-"""Rules, facts and tables → what can ever be true or happen (least fixed point); what can never be is a mistake."""
+"""Rules, facts and tables → everything that can ever be true or happen (a least fixed point). Reports conditions that never can."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from foretell.options import Undeclared
 from foretell.terms import bare
 from foretell.wording import did_you_mean, listed, shown
 
-MOST_SUGGESTIONS = 20  # each compares a name with all others
+MOST_SUGGESTIONS = 20  # the number of names for which a suggestion is searched; each search compares all names
 
 
 @dataclass(frozen=True)
 class Use:
-    """A functor in a body."""
+    """An atom in a body."""
 
     atom: Atom
     rule: Rule
@@ -30,7 +30,7 @@ class Use:
 
     @property
     def is_event(self) -> bool:
-        """The events of `<-` rules."""
+        """Whether this is the event of a `<-` rule."""
         return self.rule.kind != "deduce" and self.place == 0
 
 
@@ -52,27 +52,27 @@ class Reach:
 
     @cached_property
     def produced(self) -> set[str]:
-        """Functors that some fact, table or rule is about."""
+        """The functors of all facts and tables and of the heads of rules."""
         heads = {one.rule.head.functor for one in self.gathered.rules if one.rule.kind != "remove"}
         return heads | self._from_outside
 
     @cached_property
     def _from_outside(self) -> set[str]:
-        """Functors whose facts come from tables or with sequences."""
+        """The functors whose facts come from tables or with sequences."""
         given = {one.functor for one in self.gathered.declarations if isinstance(one, GivenDeclaration)}
         return given | {table.functor for table in self.gathered.tables}
 
     def is_root(self, use: Use) -> bool:
-        """Whether it is needed but nothing makes it true, so that other mistakes follow from it."""
+        """Whether the functor is used but nothing makes it true, so this is the cause of other mistakes."""
         name = use.atom.functor
         if name in self.produced or name in self.gathered.unread:
             return False
         if self.kind[name] != "fact" and use.rule.kind != "deduce" and not isinstance(use.rule.body[0], Atom):
-            return False  # the event stands in the wrong place, which is reported
+            return False  # the event is in the wrong place, which is reported elsewhere
         return not (use.is_event and self.kind[name] != "event")
 
     def holds(self, given: Iterable[str]) -> set[str]:
-        """The least fixed point, with some functors taken for granted."""
+        """Return the functors that can hold, as a least fixed point. Functors in `given` are assumed to hold."""
         true = set(given) | self._from_outside
         rules = [
             (one.rule.head.functor, [*self._needed(one.rule)])
@@ -86,7 +86,7 @@ class Reach:
             if not isinstance(literal, Atom) or literal.functor in RESERVED:
                 continue
             if rule.kind != "deduce" and place == 0 and self.kind[literal.functor] != "event":
-                continue  # exogenous events may occur at any time; one that is undeclared is reported elsewhere
+                continue  # exogenous events may occur at any time; undeclared events are reported elsewhere
             yield literal.functor
 
     def suggest(self, name: str, events_only: bool = False) -> str | None:
@@ -95,7 +95,7 @@ class Reach:
             if len(self.suggested) < MOST_SUGGESTIONS:
                 reachable = set() if events_only else self.produced
                 known = [one for one, kind in self.kind.items() if one in reachable or kind != "fact"]
-            alike = [one for one in known if one != name and bare(one) == bare(name)]  # with other numbers of arguments
+            alike = [one for one in known if one != name and bare(one) == bare(name)]  # other numbers of arguments
             meant = f"did you mean {listed(alike)}?" if alike else did_you_mean(name, known)
             self.suggested[name, events_only] = meant or None
         return self.suggested[name, events_only]
@@ -107,7 +107,7 @@ class Reach:
 def check_reach(reach: Reach) -> Iterator[Diagnostic]:
     yield from _events(reach)
     if not reach.gathered.is_complete:
-        return  # a file is missing, and could make anything true
+        return  # a file is missing, which could make anything true
     roots = [use for use in reach.uses if reach.is_root(use)]
     for use in roots:
         yield _never(reach, use)
@@ -148,7 +148,7 @@ def _never(reach: Reach, use: Use) -> Diagnostic:
 
 
 def _events(reach: Reach) -> Iterator[Diagnostic]:
-    """The first condition of `<-` must be able to be an event."""
+    """Check that the first condition of each `<-` rule can be an event."""
     for one in reach.gathered.rules:
         if one.rule.kind == "deduce":
             continue
@@ -193,7 +193,7 @@ def _warnings(reach: Reach, possible: set[str], told: set[str]) -> Iterator[Diag
             message = f"{shown(str(functor))} is declared an event, and no rule ever makes it possible"
             hint = f"write a rule for it, `{_short(name)} :- …`, or declare it exogenous"
             yield _warn("event-never-possible", span, message, hint)
-        elif name not in used and functor.kind != "exogenous":  # which the data may have, and no rule need wait for
+        elif name not in used and functor.kind != "exogenous":  # the data may have it without any rule
             yield _warn("unused-declaration", span, f"{shown(name)} is declared and used nowhere", reach.suggest(name))
         elif functor.key is not None and name not in added:
             message = f"no rule adds {shown(name)}, so its key length is used nowhere"
@@ -201,12 +201,12 @@ def _warnings(reach: Reach, possible: set[str], told: set[str]) -> Iterator[Diag
 
 
 def _events_as_conditions(reach: Reach) -> Iterator[Diagnostic]:
-    """`lies(P,W) :- admit(P,W).` holds while the event is possible, and `<-` is what most people mean."""
+    """Warn about `lies(P,W) :- admit(P,W).`, which holds while the event is possible. Usually `<-` is meant."""
     for use in reach.uses:
         name = use.atom.functor
         if use.rule.kind != "deduce" or use.negated or reach.kind[name] != "event":
             continue
-        if reach.kind.get(use.rule.head.functor, "event") != "event":  # a promise may be about what is possible
+        if reach.kind.get(use.rule.head.functor, "event") != "event":  # a promise may be about possible events
             message = f"{reach.label(name)} is an event: as a condition of `:-` it means 'is possible now', not 'has happened'"
             more = ", …" if len(use.rule.body) > 1 else "."
             hint = (

@@ -1,4 +1,4 @@
-"""What follows from what: all that can be reached, and forward chaining."""
+"""Graph search: everything that can be reached from a start, and forward chaining."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Node = TypeVar("Node", bound=Hashable)
 
 
 def closure(start: Iterable[Node], after: Mapping[Node, Iterable[Node]]) -> set[Node]:
-    """Everything that can become true."""
+    """Return all nodes that can be reached from `start`."""
     found = set(start)
     waiting = list(found)
     while waiting:
@@ -21,7 +21,7 @@ def closure(start: Iterable[Node], after: Mapping[Node, Iterable[Node]]) -> set[
 
 
 def chained(rules: Sequence[tuple[Node, Collection[Node]]], given: Iterable[Node]) -> Iterator[int]:
-    """Forward chaining: numbers of the rules (head, body) whose bodies become true, in rounds; `given` is true from the start."""
+    """Forward chaining: yield the numbers of the rules (head, body) whose bodies become true, in rounds. `given` is true from the start."""
     missing: list[int] = []
     users: dict[Node, list[int]] = {}
     for number, (_, body) in enumerate(rules):

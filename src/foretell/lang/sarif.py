@@ -1,4 +1,4 @@
-"""What is wrong with programs → a SARIF 2.1.0 log, which code hosts and editors show beside the lines."""
+"""Diagnostics of programs → a SARIF 2.1.0 log, which code hosts and editors show beside the lines."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sar
 
 
 def sarif(found: Sequence[Diagnostic], version: str) -> dict[str, Any]:
-    """One run. Only the codes that were found are described as rules; columns count UTF-16 units, which is SARIF's default."""
+    """Return a log with one run. Its rules are the codes that were found. Columns count UTF-16 units, the default of SARIF."""
     codes = sorted({one.code for one in found})
     rules = [
         {

@@ -1,4 +1,4 @@
-"""One name of parameters in two rules: a mistake where they need it in two shapes."""
+"""Finds parameter names that two rules share although they need different shapes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class _Family:
     def __init__(self, arity: int) -> None:
         self.members: list[tuple[RuleShapes, NumberedRule]] = []
         self.seen: set[object] = set()
-        self.at: list[dict[str | None, list[int]]] = [{} for _ in range(arity)]  # None: a variable
+        self.at: list[dict[str | None, list[int]]] = [{} for _ in range(arity)]  # key None: a variable
 
     def is_new(self, shapes: RuleShapes) -> bool:
         key = (pattern_of(shapes.name), tuple(shapes.matrices.items()))
@@ -28,7 +28,7 @@ class _Family:
         return new
 
     def candidates(self, name: Atom) -> Iterable[int]:
-        """Members that agree with the name at the place that leaves the fewest."""
+        """Return the members that agree with the name at one argument: the one that leaves the fewest members."""
         best: list[int] | None = None
         for term, members in zip(name.args, self.at, strict=True):
             if isinstance(term, Constant):
@@ -45,9 +45,9 @@ class _Family:
 def check_names(
     rules: Iterable[NumberedRule], tables: Iterable[FactTable], functors: Mapping[str, Functor], dim: int
 ) -> Iterator[Diagnostic]:
-    """Two rules share a matrix where their names can be bound to the same term; then its shape must be the same."""
+    """Report rules that share a matrix, because their names can be bound to the same term, but need different shapes."""
     families: dict[tuple[str, str, int], _Family] = {}
-    own: dict[tuple[str, int], list[NumberedRule]] = {}  # facts that are named after themselves, as rows of tables are
+    own: dict[tuple[str, int], list[NumberedRule]] = {}  # facts with default names, as rows of tables have
     for one in rules:
         if one.rule.is_fact and one.rule.matrix is None:
             own.setdefault((one.rule.head.functor, len(one.rule.head.args)), []).append(one)
@@ -104,7 +104,7 @@ def _matches(name: Atom, row: tuple[str, ...]) -> bool:
 
 
 def unify(left: tuple[Term, ...], right: tuple[Term, ...]) -> bool:
-    """Whether some binding makes two flat lists equal; equal names in the two lists are different variables."""
+    """Whether some binding makes two flat lists equal. Equal names in the two lists are different variables."""
     own = (replace(term, name=f"{term.name} of the right") if isinstance(term, Variable) else term for term in right)
     equalities = Equalities()
     return all([equalities.unite(*pair) for pair in zip(left, own, strict=True)])

@@ -1,4 +1,4 @@
-"""A program's text and places in it: files are read here, and an offset becomes file, line and column."""
+"""The text of a program and places in it: reads files, and converts offsets to file, line and column."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from foretell.reading import UnreadableFile, read_bytes
 
 @dataclass(frozen=True, eq=False)
 class Source:
-    name: str  # as shown to the user: the path as it was given, or "<program>"
+    name: str  # the name in messages: the path as given, or "<program>"
     text: str
-    is_read: bool = True  # False: the file could not be opened, and only its name is known
+    is_read: bool = True  # False: the file could not be opened, only its name is known
 
     @cached_property
     def line_starts(self) -> list[int]:
         return [0, *(found.end() for found in re.finditer("\n", self.text))]
 
     def line_column(self, offset: int) -> tuple[int, int]:
-        """Both count from 1."""
+        """Return line and column of an offset, both counted from 1."""
         line = bisect_right(self.line_starts, offset)
         return line, offset - self.line_starts[line - 1] + 1
 
@@ -35,7 +35,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A stretch of a source: `[start, end)`."""
+    """A range of a source: `[start, end)`."""
 
     source: Source = field(repr=False)
     start: int
@@ -43,7 +43,7 @@ class Span:
 
     @property
     def place(self) -> str:
-        """`file:line:column`."""
+        """Return `file:line:column`."""
         if not self.source.is_read:
             return self.source.name
         line, column = self.source.line_column(self.start)
@@ -53,16 +53,16 @@ class Span:
         return Span(self.source, self.start, other.end)
 
 
-PROGRAM_BYTES = 16 << 20  # of one file of rules; data belong into tables
+PROGRAM_BYTES = 16 << 20  # the largest size of a program file; data belong in tables
 
 
 def read_text(path: Path, most: int | None = PROGRAM_BYTES) -> str:
-    """The text of a UTF-8 file, without a byte order mark; raises `UnreadableFile`."""
+    """Return the text of a UTF-8 file, without a byte order mark. Raises `UnreadableFile`."""
     return decoded(read_bytes(path, most))
 
 
 def decoded(data: bytes) -> str:
-    """UTF-8 text without a byte order mark; raises `UnreadableFile`."""
+    """Decode UTF-8 text without a byte order mark. Raises `UnreadableFile`."""
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -73,7 +73,7 @@ def decoded(data: bytes) -> str:
 
 
 def neighbours(path: Path) -> list[str]:
-    """Names of the files beside it, for a suggestion."""
+    """Return the names of the files in the same folder, for a suggestion."""
     try:
         return sorted(os.listdir(path.parent))[:1000]
     except (OSError, ValueError):

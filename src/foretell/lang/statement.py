@@ -1,6 +1,6 @@
-"""A statement as it is written → rules or a declaration of the syntax tree.
+"""Converts a statement as written to rules or a declaration of the syntax tree.
 
-Numbers `_`, separates parameter names, and expands abbreviations of several statements.
+It numbers `_`, separates parameter names, and expands statements that abbreviate several.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from foretell.wording import listed, shown
 
 
 def read(written: Written) -> list[Statement]:
-    """One, or several that it is short for; raises `StatementError`."""
+    """Return the statement, or all statements that it abbreviates. Raises `StatementError`."""
     if isinstance(written, WrittenRule):
         return _rules(written)
     return [_promise(written) if isinstance(written, Promise) else read_declaration(written)]
@@ -52,7 +52,7 @@ def read(written: Written) -> list[Statement]:
 
 # --- rules ---------------------------------------------------------------------------------------------------------
 
-MOST_STATEMENTS = 100_000  # that one is short for
+MOST_STATEMENTS = 100_000  # the largest number of statements that one may abbreviate
 
 
 def _rules(written: WrittenRule) -> list[Statement]:
@@ -77,7 +77,7 @@ def _rules(written: WrittenRule) -> list[Statement]:
 
 
 def _duration(token: Token, kind: Kind) -> Duration:
-    """`30`, `0.5`, `30m`, `1d12h`."""
+    """Return the duration of a token such as `30`, `0.5`, `30m` or `1d12h`."""
     if kind != "add":
         what = "removes" if kind == "remove" else "deduces"
         message = f"`for {token.text}` says how long an addition lives, and this {what} a fact"
@@ -149,7 +149,7 @@ def _check_body(body: tuple[Literal, ...]) -> None:
 
 
 def sides_of(literal: Literal) -> tuple[Term, ...]:
-    """The values that must be integers for a comparison to hold."""
+    """Return the terms that must be integers for the comparison to hold."""
     if isinstance(literal, Count):
         return (literal.right,)
     return (literal.left, literal.right) if isinstance(literal, Compare) and literal.sign in ORDERS else ()
@@ -176,7 +176,7 @@ def _promise(written: Promise) -> Promise:
 
 
 def _names(written: WrittenRule, head: WrittenHead) -> tuple[Atom | None, Atom | None]:
-    """`: b`, `:: w`, `:: mparams(w), betaparams(b)`, `:: allparams(p)` → the names of the exponent and of the matrices."""
+    """Return the names of the exponent and of the matrices, from `: b`, `:: w`, `:: mparams(w), betaparams(b)` or `:: allparams(p)`."""
     beta, matrix = head.beta, None
     for name in written.names:
         word = name.functor.text
@@ -193,7 +193,7 @@ def _names(written: WrittenRule, head: WrittenHead) -> tuple[Atom | None, Atom |
             matrix = atom
         if wrapped and word in ("betaparams", "allparams"):
             if word == "allparams" and written.arrow is None:
-                continue  # a fact has no exponent to name
+                continue  # a fact has no exponent
             if beta is not None:
                 raise _bad_names(name, "the pool exponent is named twice", "remove one of the names")
             beta = atom
@@ -214,7 +214,7 @@ def _flat(wide: WideTerm) -> Atom:
 
 
 def number_anonymous(rule: Rule) -> Rule:
-    """Each `_` becomes a variable of its own, `_1`, `_2`, …, whose name nothing else in the rule has."""
+    """Replace each `_` by a new variable `_1`, `_2`, … whose name does not occur in the rule."""
     terms_of = list(rule_terms(rule))
     if not any(isinstance(one, Variable) and one.is_anonymous for one in terms_of):
         return rule

@@ -1,4 +1,4 @@
-"""Rules → which functor is deduced from which, each after all that it depends on, and in strata of `not` and counts."""
+"""Rules → components of functors in order of dependence, and strata of `not` and counts."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from dataclasses import dataclass
 from foretell.lang.program import Component, NumberedRule
 from foretell.lang.syntax import Atom, Count, Literal, Not, conditions
 
-MOST_CYCLES = 20  # that are searched for and shown
+MOST_CYCLES = 20  # the largest number of cycles that are searched for and shown
 
 
 @dataclass(frozen=True)
 class Edge:
-    """`head :- …, body, …`."""
+    """A dependence: `head :- …, body, …`."""
 
     head: str
     body: str
-    word: str  # `not`, `count`, `min`, `max`, or nothing
+    word: str  # `not`, `count`, `min`, `max`, or empty
     atom: Atom
 
     @property
     def negated(self) -> bool:
-        """More facts of the body can make the head false."""
+        """Whether more facts of the body can make the head false."""
         return bool(self.word)
 
 
@@ -30,7 +30,7 @@ class Edge:
 class Order:
     components: tuple[Component, ...]
     stratum: Mapping[str, int]
-    negated_cycles: tuple[tuple[Edge, tuple[str, ...]], ...]  # an edge through `not`, and the functors of the way back
+    negated_cycles: tuple[tuple[Edge, tuple[str, ...]], ...]  # an edge through `not`, and the functors on the way back
 
 
 def edges_of(rules: Iterable[NumberedRule]) -> list[Edge]:
@@ -63,17 +63,17 @@ def order(functors: Iterable[str], edges: Iterable[Edge]) -> Order:
     out: list[list[Edge]] = [[] for _ in groups]
     for edge in edges:
         out[group_of[edge.head]].append(edge)
-    for number in range(len(groups)):  # a group comes after those it depends on
+    for number in range(len(groups)):  # groups are sorted: each comes after those on which it depends
         for edge in out[number]:
             if group_of[edge.body] != number:
                 level[number] = max(level[number], level[group_of[edge.body]] + edge.negated)
-    places = sorted(range(len(groups)), key=lambda number: level[number])  # stable: dependence stays in order
+    places = sorted(range(len(groups)), key=lambda number: level[number])  # a stable sort keeps the order of dependence
     components = tuple(Component(tuple(groups[number]), number in recursive) for number in places)
     return Order(components, {name: level[group_of[name]] for name in group_of}, cycles)
 
 
 def strong_components(below: Mapping[str, list[str]]) -> list[list[str]]:
-    """Tarjan's algorithm with a stack of its own; each group comes after all that it depends on."""
+    """Tarjan's algorithm with an explicit stack. Each group comes after all groups on which it depends."""
     index: dict[str, int] = {}
     low: dict[str, int] = {}
     on_stack: set[str] = set()
@@ -114,7 +114,7 @@ def strong_components(below: Mapping[str, list[str]]) -> list[list[str]]:
 
 
 def path(start: str, goal: str, below: Mapping[str, Iterable[str]], within: set[str]) -> tuple[str, ...]:
-    """A shortest way from one functor down to another inside a group."""
+    """Return a shortest path from one functor down to another inside a group."""
     came: dict[str, str | None] = {start: None}
     queue = [start]
     for node in queue:

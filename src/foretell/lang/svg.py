@@ -1,6 +1,6 @@
-"""A program's graph → an SVG picture. Facts are boxes, events are ellipses and underlined; each rule is a dot with a line
-from every condition and an arrow to its head. Facts stand above what is deduced from them, so that deduction points down
-and addition, as a rule, up.
+"""A program's graph → an SVG picture. Facts are boxes; events are ellipses with underlined names. Each rule is a dot, with a line
+from every condition and an arrow to its head. Facts are above everything that is deduced from them, so deduction points down
+and addition usually up.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from foretell.lang.graph import Arrow, Graph, GraphLayout, Predicate, arrange
 from foretell.lang.stratify import strong_components
 from foretell.wording import printable
 
-LETTER = 7.83  # width of a character of the 13 px monospaced font
-SMALL = 6.03  # of the 10 px one
+LETTER = 7.83  # the width of a character in the 13 px monospaced font
+SMALL = 6.03  # the width of a character in the 10 px font
 BOX_HEIGHT, DOT_HEIGHT, ROW_GAP = 44.0, 14.0, 40.0
-PORT = 9.0  # room for one line at a border
+PORT = 9.0  # the room for one line at a border
 DOT = 4.5
-UNDERLINE = 6.5  # below the base line of an event's name: lower than the `_` of names reach
+UNDERLINE = 6.5  # distance below the base line of an event's name; `_` ends above it
 MARGIN = 24.0
-LONGEST = 32  # characters of a name
+LONGEST = 32  # the largest number of characters of a name
 STYLES = {
     "deduce": ("#1d5fa7", "", "deduced  :-"),
     "add": ("#23803a", "7 3", "added  <-"),
@@ -68,7 +68,7 @@ def draw(graph: Graph, title: str) -> str:
 
 
 def _layers(graph: Graph) -> dict[str, int]:
-    """Longest paths of deduction; events from which nothing is deduced, and those that only happen, go to the bottom."""
+    """Return each functor's layer: the length of the longest path of deductions to it. Events that deduce nothing are at the bottom."""
     below: dict[str, list[str]] = {one.name: [] for one in graph.predicates}
     for arrow in graph.arrows:
         if arrow.kind == "deduce":
@@ -88,7 +88,7 @@ def _layers(graph: Graph) -> dict[str, int]:
 
 
 def _dot_layer(arrow: Arrow, layers: dict[str, int]) -> int:
-    """Odd: between the rows of predicates, on the side of the head from which most conditions come."""
+    """Return an odd layer between the rows of predicates: above or below the head, depending on the layers of the conditions."""
     head = layers[arrow.head]
     inputs = [layers[one.functor] for one in arrow.conditions]
     return 2 * head - 1 if inputs and max(inputs) < head else 2 * head + 1
@@ -107,9 +107,9 @@ class _Picture:
         self.ports = self._ports()
 
     def _rows(self) -> dict[int, float]:
-        """The middle of each layer."""
+        """Return the vertical centre of each layer."""
         y, rows = MARGIN, {}
-        gaps: dict[int, float] = {}  # wider below a row from which lines run far to the side
+        gaps: dict[int, float] = {}  # gaps are wider below a row with lines that run far to the side
         for way in self.layout.ways:
             for one, other in pairwise(self.layout.boxes[number] for number in way):
                 layer, wide = min(one.layer, other.layer), ROW_GAP + min(60.0, abs(one.x - other.x) / 8)
@@ -130,7 +130,7 @@ class _Picture:
         return self.top[self.layout.boxes[box].layer]
 
     def _ports(self) -> dict[tuple[int, int], float]:
-        """The point at which each link leaves a predicate: spread over its upper or lower side, in the order of the targets."""
+        """Return the point where each link leaves a predicate. They are spread over its upper or lower side, in target order."""
         sides: dict[tuple[int, bool], list[tuple[float, int]]] = {}
         for number, (link, way) in enumerate(zip(self.links, self.layout.ways, strict=True)):
             box, other = (link.end, way[-2]) if link.to_head else (link.start, way[1])
@@ -178,14 +178,14 @@ class _Picture:
         marker = f' marker-end="url(#{self.graph.arrows[link.arrow].kind})"' if link.to_head else ""
         width = 2.0 if link.is_event or link.to_head else 1.3
         line = f'<path d="{path}" fill="none" stroke="{color}" stroke-width="{width}"{_dashes(dash)}{marker}/>'
-        if link.negated:  # a ring where the line leaves the condition
+        if link.negated:  # a ring at the condition's end of the line
             x, y = points[0]
             y += 7 if points[1][1] > y else -7
             line += f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4.5" fill="#ffffff" stroke="{color}" stroke-width="1.6"/>'
         return line
 
     def _points(self, number: int, way: list[int], link: _Link) -> list[tuple[float, float]]:
-        """The ends at the borders of box and dot, and straight pieces beside the boxes that are passed."""
+        """Return the points of a link: its ends at the borders of box and dot, and straight pieces beside the boxes that it passes."""
         points = []
         for place, box in enumerate(way):
             before = self.y(way[place - 1]) if place else None
@@ -205,7 +205,7 @@ class _Picture:
         return points
 
     def _half_height(self, box: int, x: float) -> float:
-        """From the middle to the border, at `x`: an ellipse is lower at its ends."""
+        """Return the distance from centre to border at `x`; ellipses are lower at their ends."""
         if self.graph.predicates[box].kind == "fact":
             return BOX_HEIGHT / 2
         share = (x - self.x(box)) / (self.layout.boxes[box].width / 2)
@@ -233,7 +233,7 @@ class _Picture:
         note = _note(one)
         base, half = y + (-2.5 if note else 4.5), LETTER * len(_name(one)) / 2
         under = ""
-        if one.kind != "fact":  # drawn, because not every viewer knows text-decoration
+        if one.kind != "fact":  # drawn as a line, because not every viewer supports text-decoration
             line = f"M{x - half:.1f} {base + UNDERLINE:.1f} H{x + half:.1f}"
             under = f'<path d="{line}" stroke="#222222" stroke-width="1.1"/>'
         if note:
@@ -246,7 +246,7 @@ class _Picture:
 
 
 def _legend(graph: Graph) -> Iterator[tuple[float, str]]:
-    """Pieces with their widths: only what the picture has."""
+    """Yield the entries of the legend with their widths, only for signs in the picture."""
     for kind, (color, dash, words) in STYLES.items():
         if any(arrow.kind == kind for arrow in graph.arrows):
             line = f'<path d="M0 0 H34" stroke="{color}" stroke-width="2"{_dashes(dash)} marker-end="url(#{kind})" fill="none"/>'

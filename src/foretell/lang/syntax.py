@@ -1,6 +1,6 @@
-"""The syntax tree of a program: what was written, each piece with its place. Two trees are equal if they say the same, wherever they stand.
+"""The syntax tree of a program. Every node has its place in the text. Places are ignored when trees are compared.
 
-Functors and constants are kept in their one spelling (`eve`, `12`, `'New York'`; see `foretell.terms`): no piece is ever code in a string.
+Functors and constants are stored in normalised spelling (`eve`, `12`, `'New York'`; see `foretell.terms`), never as program text.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from foretell.lang.source import Source, Span
 from foretell.terms import bare, constant, fact, is_integer
 
 ANONYMOUS = "_"
-COUNTING = ("count", "min", "max")  # words that count facts, before a condition in parentheses
-PARAMETERS = ("mparams", "betaparams", "allparams")  # what follows `::` may be one of these with a name in it
+COUNTING = ("count", "min", "max")  # words before `(…)` that count facts
+PARAMETERS = ("mparams", "betaparams", "allparams")  # words after `::` that may enclose a name
 
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    text: str  # its one spelling
+    text: str  # the normalised spelling
     span: Span = field(compare=False, repr=False)
 
     def __str__(self) -> str:
@@ -30,7 +30,7 @@ class Constant:
 
 @dataclass(frozen=True, slots=True)
 class Variable:
-    """`_` is a fresh variable each time: the reader names them `_1`, `_2`, … within a rule, and `is_anonymous` says so."""
+    """A variable. Each `_` is a fresh variable: the reader names it `_1`, `_2`, … within a rule and sets `is_anonymous`."""
 
     name: str
     span: Span = field(compare=False, repr=False)
@@ -59,7 +59,7 @@ class Atom:
 
 @dataclass(frozen=True, slots=True)
 class Not:
-    """`not g(X,_)`: no fact matches."""
+    """`not g(X,_)`: true if no fact matches."""
 
     atom: Atom
     span: Span = field(compare=False, repr=False)
@@ -86,7 +86,7 @@ class Compare:
         return self.sign == "="
 
     def holds(self, left: str, right: str) -> bool:
-        """For two constants in their one spelling. What is no integer is neither below nor above anything."""
+        """Whether the comparison holds for two normalised constants. `<`, `<=`, `>` and `>=` are false if one of them is no integer."""
         if self.sign not in ORDERS:
             return (left == right) == self.equal
         return is_integer(left) and is_integer(right) and ORDERS[self.sign](int(left), int(right))
@@ -97,7 +97,7 @@ class Compare:
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """`count(cart(U,_)) >= 2`: how many facts match; or the smallest or largest integer that stands at the place of the one `_`."""
+    """`count(cart(U,_)) >= 2`: compares the number of matching facts, or the smallest or largest integer at the place of the `_`."""
 
     word: OneOf["count", "min", "max"]
     atom: Atom
@@ -106,7 +106,7 @@ class Count:
     span: Span = field(compare=False, repr=False)
 
     def of(self, facts: Iterable[Sequence[str]]) -> int | None:
-        """The number, from the arguments of the facts that match; None: there is no smallest or largest, since no integer is there."""
+        """Return the number for the arguments of the matching facts; None for `min` and `max` if no integer is there."""
         if self.word == "count":
             return sum(1 for _ in facts)
         place = self.place
@@ -115,7 +115,7 @@ class Count:
 
     @property
     def place(self) -> int:
-        """The place of the `_` whose smallest or largest value is asked for."""
+        """The place of the `_` whose smallest or largest value is compared."""
         return next(place for place, arg in enumerate(self.atom.args) if isinstance(arg, Variable) and arg.is_anonymous)
 
     def holds(self, value: int | None, right: str) -> bool:
@@ -131,11 +131,11 @@ Kind = OneOf["deduce", "add", "remove"]
 
 @dataclass(frozen=True, slots=True)
 class Duration:
-    """`for 30m`, or `for 1800` in the data's own unit: how long what a rule adds lives."""
+    """The lifetime of additions: `for 30m`, or `for 1800` in the unit of the data."""
 
     text: str
-    number: float  # of `seconds`, or of the data's unit
-    in_seconds: bool  # written with a unit
+    number: float  # in seconds, or in the unit of the data
+    in_seconds: bool  # whether it is written with a unit
     span: Span = field(compare=False, repr=False)
 
     def __str__(self) -> str:
@@ -152,7 +152,7 @@ class Rule:
     beta: Atom | None
     matrix: Atom | None
     span: Span = field(compare=False, repr=False)
-    duration: Duration | None = None  # of an addition; None: it lives until it is removed
+    duration: Duration | None = None  # the lifetime of its additions; None: they live until they are removed
 
     @property
     def is_fact(self) -> bool:
@@ -160,13 +160,13 @@ class Rule:
 
     @property
     def parameter_variables(self) -> tuple[str, ...]:
-        """The variables in its parameter names: each binding of them is an `r` of its own."""
+        """The variables in its parameter names. Each binding of them is one `r`."""
         names = [name for name in (self.matrix, self.beta) if name is not None]
         return tuple(dict.fromkeys(variable.name for name in names for variable in name.variables()))
 
 
 def rule_terms(rule: Rule) -> Iterator[Term]:
-    """All arguments of a rule, in the order in which they are printed."""
+    """Yield all arguments of a rule, in the order in which they are printed."""
     yield from rule.head.args
     for literal in rule.body:
         yield from literal_terms(literal)
@@ -184,22 +184,22 @@ def literal_terms(literal: Literal) -> tuple[Term, ...]:
 
 
 class Equalities:
-    """Terms that are the same by `X = Y` or by unification."""
+    """Terms that are equal by `X = Y` or by unification."""
 
     def __init__(self) -> None:
-        self.stands_for: dict[str, Term] = {}  # what each variable was set equal to
+        self.stands_for: dict[str, Term] = {}  # variable → the term to which it is equal
 
     def root(self, term: Term) -> Term:
-        """The value of a term: a constant if it is equal to one."""
+        """Return the representative of a term: a constant if the term is equal to one."""
         passed = []
         while isinstance(term, Variable) and term.name in self.stands_for:
             passed.append(term.name)
             term = self.stands_for[term.name]
-        self.stands_for.update(dict.fromkeys(passed, term))  # the next search is short
+        self.stands_for.update(dict.fromkeys(passed, term))  # path compression
         return term
 
     def unite(self, left: Term, right: Term) -> bool:
-        """False: they are two different constants."""
+        """Make two terms equal. Returns False if they are different constants."""
         left, right = self.root(left), self.root(right)
         if isinstance(left, Constant):
             left, right = right, left
@@ -210,12 +210,12 @@ class Equalities:
 
 @dataclass(frozen=True, slots=True)
 class Embed:
-    """`:- embed(forum, 8).`; `_` as functor (None) stands for all that are not declared."""
+    """`:- embed(forum, 8).`; functor None is written `_` and stands for all functors without a declared dimension."""
 
     functor: str | None
     dim: int
     span: Span = field(compare=False, repr=False)
-    arity: int | None = None  # `:- embed(forum/2, 8).`; None: whatever it is
+    arity: int | None = None  # `:- embed(forum/2, 8).`; None: any number of arguments
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,19 +251,19 @@ class Include:
 class Table:
     """`:- table(teammate, "teammate.csv").` or `:- table(price, "price.csv", features(amount, weight)).`
 
-    `:- table(user, from_log(buy, 1)).`: its rows are what stands in events.
+    `:- table(user, from_log(buy, 1)).`: its rows are the values of an argument of events.
     """
 
     functor: str
-    path: str  # empty where the rows come from a log
-    features: tuple[str, ...]  # columns that are no arguments but numbers
+    path: str  # empty if the rows come from a log
+    features: tuple[str, ...]  # columns with numbers, which are not arguments
     span: Span = field(compare=False, repr=False)
     log: LogPlace | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class FeatureDeclaration:
-    """`:- features(buy, amount).`: columns of events that are numbers in their embeddings."""
+    """`:- features(buy, amount).`: data columns that are inputs of the embeddings of these events."""
 
     functor: str
     columns: tuple[str, ...]
@@ -294,21 +294,21 @@ Statement = Rule | Declaration
 
 @dataclass(frozen=True, slots=True)
 class SourceFile:
-    """One file, read: its statements in order."""
+    """A parsed file: its statements in order."""
 
     source: Source = field(compare=False, repr=False)
     statements: tuple[Statement, ...]
 
 
 def atom_of(literal: Literal) -> Atom | None:
-    """The atom of a condition, negated, counted or neither; a comparison has none."""
+    """Return the atom of a condition, whether plain, negated or counted; None for a comparison."""
     if isinstance(literal, Not | Count):
         return literal.atom
     return literal if isinstance(literal, Atom) else None
 
 
 def conditions(body: tuple[Literal, ...]) -> Iterator[tuple[Atom, bool]]:
-    """The atoms of a body, each with whether it is negated or counted: more facts can make such a condition false."""
+    """Yield the atoms of a body, each with whether it is negated or counted. More facts can make such a condition false."""
     for literal in body:
         atom = atom_of(literal)
         if atom is not None:
@@ -350,14 +350,14 @@ def pretty_literal(literal: Literal) -> str:
 
 
 def pretty_atom(atom: Atom) -> str:
-    """Quote the functor `not`, which would be read as a negation, and functors that would be read as a count."""
+    """Return an atom as text. Functors that would be read as `not` or as a count are quoted."""
     functor = bare(atom.functor)
     functor = f"'{functor}'" if functor in ("not", *COUNTING) else functor
     return f"{functor}({', '.join(map(str, atom.args))})" if atom.args else functor
 
 
 def _name(atom: Atom) -> str:
-    """Quotes keep a matrix that is itself called `mparams(w)` from being read as the naming of one."""
+    """Return a parameter name as text. A matrix that is itself called `mparams(w)` is quoted."""
     text = pretty_atom(atom)
     return f"'{atom.functor}'{text[len(atom.functor) :]}" if atom.functor in PARAMETERS and atom.args else text
 
@@ -391,7 +391,7 @@ def _columns(names: Iterable[str]) -> str:
 
 
 def _sized(one: Embed | EventDeclaration | Key | GivenDeclaration | FeatureDeclaration) -> str:
-    """The functor with its number of arguments, where that is declared."""
+    """Return the functor, with its number of arguments if that is declared."""
     return f"{bare(str(one.functor))}/{one.arity}" if one.arity is not None else str(one.functor)
 
 

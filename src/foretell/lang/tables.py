@@ -1,8 +1,8 @@
-"""A table file → facts: one row each, constants in their one spelling, no row twice, with the numbers of columns that are features.
+"""A table file → facts: distinct rows of normalised constants, with the numbers in feature columns.
 
-Files are CSV with a header, and Parquet.
+Files are CSV with a header, or Parquet.
 
-Mistakes are placed in the CSV file itself; those of a Parquet file at the declaration, with the number of the row.
+Mistakes in a CSV file are reported at their place in the file; those in a Parquet file at the declaration, with the row number.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from foretell.reading import UnreadableFile, check_file, read_limits
 from foretell.wording import counted, did_you_mean, listed, shown
 
 SHOWN_ROWS = 20
-MOST_WRONG = 1_000  # rows; after so many, the rest of the file is not read
+MOST_WRONG = 1_000  # the number of wrong rows after which the rest of the file is not read
 LOOKED_FOR = "a path is relative to the file that names it"
 _FRACTION = re.compile(r"[-+]?(?:[0-9]+\.[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?\Z")
 
@@ -35,19 +35,19 @@ _Row = tuple[tuple[str, ...], Numbers]
 
 
 class _Empty(Exception):
-    """There is not even a header."""
+    """Raised for a file without a header."""
 
 
 @dataclass
 class _Rows:
-    """Rows as they come, and what is wrong with them."""
+    """Collects rows and their mistakes."""
 
     columns: list[str]
     table: Table
     path: str
     features: list[int] = field(
         default_factory=list
-    )  # places of columns that are numbers, in the order of the declaration
+    )  # positions of the feature columns, in the order of the declaration
     found: list[Diagnostic] = field(default_factory=list)
     doubts: list[Diagnostic] = field(default_factory=list)
     wrong: int = 0
@@ -62,7 +62,7 @@ class _Rows:
         self.doubts.append(Diagnostic("doubtful-table", self.table.span, said, hint, "warning"))
 
     def find_features(self) -> bool:
-        """Places of the columns that are features; False where one is not there."""
+        """Find the positions of the feature columns. Returns False if a column is missing."""
         names = [one.strip() for one in self.columns]
         for name in self.table.features:
             if names.count(name) != 1:
@@ -75,11 +75,11 @@ class _Rows:
 
     @property
     def arguments(self) -> list[int]:
-        """Places of the columns that are arguments."""
+        """The positions of the columns that are arguments."""
         return [place for place in range(len(self.columns)) if place not in self.features]
 
     def settled(self, read: Sequence[_Row], known: Mapping[tuple[str, ...], Numbers]) -> dict[tuple[str, ...], Numbers]:
-        """Rows that are new, each once; one that comes with other numbers is a mistake."""
+        """Return the new rows, without repetitions. A repeated row with other numbers is a mistake."""
         found: dict[tuple[str, ...], Numbers] = {}
         for row, numbers in read:
             first = known[row] if row in known else found.setdefault(row, numbers)
@@ -102,7 +102,7 @@ class _Rows:
 def read_table(
     table: Table, path: Path, known: Mapping[tuple[str, ...], Numbers]
 ) -> tuple[FactTable | None, list[Diagnostic]]:
-    """The facts that are not known yet, or None where they cannot be read; and what is wrong or odd with them."""
+    """Return a table of the facts that are not yet known, or None if the file cannot be read; and all diagnostics."""
 
     def refuse(code: str, message: str, hint: str | None = None) -> tuple[None, list[Diagnostic]]:
         return None, [Diagnostic(code, table.span, f"{shown(table.path)}: {message}", hint)]
@@ -185,7 +185,7 @@ def _csv(table: Table, path: Path) -> tuple[_Rows, list[_Row]]:
 
 
 def _look_twice(rows: _Rows, read: list[tuple[str, ...]]) -> None:
-    """A file without a header loses its first row, and one with semicolons has a single column: neither shows in the facts."""
+    """Warn about a file that seems to have no header, or semicolons between cells. Neither would be visible in the facts."""
     if len(rows.columns) == 1 and ";" in rows.columns[0] and read and all(";" in row[0] for row in read):
         hint = "separated by semicolons? put commas between the cells"
         rows.doubt("every line has a semicolon, and there is one column", hint)
@@ -200,7 +200,7 @@ def _look_twice(rows: _Rows, read: list[tuple[str, ...]]) -> None:
 
 
 def _records(reader: Iterator[list[str]], source: Source) -> Iterator[tuple[int, list[str]]]:
-    """Each row with the number of the line on which it begins; blank lines are skipped."""
+    """Yield each row with the number of its first line. Blank lines are skipped."""
     start = 1
     while True:
         try:
@@ -219,7 +219,7 @@ def _cell(cell: str) -> str | None:
     return None if not text or _FRACTION.match(text) else terms.constant(text)
 
 
-ODD = math.nan  # what is no number: found again as the very same object
+ODD = math.nan  # marks cells that are no numbers; compared by identity
 
 
 def _number(cell: str) -> float | None:

@@ -1,6 +1,6 @@
-"""The words and signs of the language → a TextMate grammar, for editors that colour text by patterns.
+"""The words and signs of the language → a TextMate grammar, for editors that highlight text by patterns.
 
-`python -m foretell.lang.textmate > editors/vscode/syntaxes/ndtt.tmLanguage.json` writes it; a test keeps the file as it is here.
+`python -m foretell.lang.textmate > editors/vscode/syntaxes/ndtt.tmLanguage.json` writes it; a test compares the file with this module.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ UPPER = r"[\p{Lu}_]"
 
 
 def grammar() -> dict[str, Any]:
-    """Patterns are tried in this order at each place of a line; none spans lines."""
+    """Return the grammar. At each position, patterns are tried in this order; none spans several lines."""
     signs = sorted((mark for mark in MARKS if mark not in PUNCTUATION), key=len, reverse=True)
     patterns = [
         ("comment.line.percentage.ndtt", r"%.*$"),

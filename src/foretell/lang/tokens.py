@@ -1,4 +1,4 @@
-"""A program's text → tokens, and where statements end. What is no token of the language becomes an `ODD` one, for the parser to name."""
+"""A program's text → tokens and statements. Text that is no token of the language gets an `ODD…` type, so the parser can report it."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ MARKS = {":-": "RULE", "<-": "ADD", "::": "_NAMES", ":": "_COLON", "!=": "UNEQUA
 MARKS |= {"<": "ORDER", "<=": "ORDER", ">": "ORDER", ">=": "ORDER", "..": "RANGE", ";": "SEMI"}
 MARKS |= {"/": "SLASH", "(": "_OPEN", ")": "CLOSE", ",": "_COMMA", ".": "STOP"}
 FUNCTORS = frozenset(("NAME", "INTEGER", "STRING"))
-SIGNS = frozenset(("EQUAL", "UNEQUAL", "ORDER"))  # that compare
+SIGNS = frozenset(("EQUAL", "UNEQUAL", "ORDER"))  # signs that compare
 WORDS = frozenset(("NAME", "INTEGER", "VARIABLE", "ODD_WORD", "ODD_NUMBER"))
 
 
 class Token:
-    """A word or mark with its place. `type` is what the grammar knows it by."""
+    """A word or sign with its place. `type` is its name in the grammar."""
 
     __slots__ = ("end", "source", "start", "text", "type")
 
@@ -49,15 +49,15 @@ class Token:
 
 def tokenize(source: Source) -> list[Token]:
     found: list[Token] = []
-    depth = 0  # of parentheses that are open in a statement
-    opened: list[int] = []  # where they are
-    closed = 0  # where the one stands that was closed last
+    depth = 0  # the number of open parentheses in the statement
+    opened: list[int] = []  # the positions of the open parentheses
+    closed = 0  # the position of the opening parenthesis that was closed last
     for match in _PIECE.finditer(source.text):
         kind, text = match.lastgroup, match.group()
         assert kind is not None
         if kind == "space":
             continue
-        if kind == "lives":  # `for 30m`: a word before a number can mean nothing else
+        if kind == "lives":  # `for 30m`: a word before a number has no other meaning
             found.append(Token("FOR", "for", source, match.start(), match.start() + len("for")))
             found.append(Token("DURATION", match["amount"], source, match.start("amount"), match.end()))
             continue
@@ -75,7 +75,7 @@ def tokenize(source: Source) -> list[Token]:
             elif kind in SIGNS and found and found[-1].type == "CLOSE" and closed:
                 before = found[closed - 1]
                 if before.type == "NAME" and before.text in COUNTING:
-                    before.type = "COUNT"  # a fact cannot be compared
+                    before.type = "COUNT"  # facts cannot be compared, so this is a count
             if kind == "STOP":
                 kind = "ODD_DOT" if depth and _is_inner_dot(source.text, match.start(), found) else kind
                 if kind == "STOP":
@@ -83,7 +83,7 @@ def tokenize(source: Source) -> list[Token]:
         elif kind == "odd":
             kind = "SLASH" if text == "/" and _is_first_declared(found, match.end(), source.text) else "ODD"
         if found and found[-1].text == "not" and found[-1].type == "NAME" and (kind in FUNCTORS or kind == "VARIABLE"):
-            found[-1].type = "NOT"  # two words side by side can mean nothing else
+            found[-1].type = "NOT"  # two adjacent words have no other meaning
         found.append(Token(kind, text, source, match.start(), match.end()))
     return found
 
@@ -96,7 +96,7 @@ def _is_declared(found: list[Token], word: str) -> bool:
 
 
 def _is_first_declared(found: list[Token], end: int, text: str) -> bool:
-    """Whether a functor that is declared stands before this place, and a number behind it: `:- embed(forum/2`."""
+    """Whether a declared functor precedes this place and a number follows, as in `:- embed(forum/2`."""
     if len(found) < 4 or found[-1].type not in FUNCTORS or found[-2].type != "_OPEN" or found[-3].type != "NAME":
         return False
     starts = found[-4].type == "RULE" and (len(found) == 4 or found[-5].type == "STOP")
@@ -104,7 +104,7 @@ def _is_first_declared(found: list[Token], end: int, text: str) -> bool:
 
 
 def _is_inner_dot(text: str, place: int, found: list[Token]) -> bool:
-    """`staff.csv` or `../teams.ndtt` among arguments, without spaces: that is no end of a statement."""
+    """Whether a dot is inside an argument without spaces, such as `staff.csv` or `../teams.ndtt`, and so does not end the statement."""
     after, last = text[place + 1 : place + 2], found[-1]
     if not after.isalnum() and (not after or after not in "_./"):
         return False
@@ -121,10 +121,10 @@ def _word(text: str) -> str:
 
 
 def statements(tokens: list[Token]) -> Iterator[tuple[int, int]]:
-    """Where each begins and ends, its full stop included; only the last of a text may lack one."""
+    """Yield the range of tokens of each statement, with its full stop. Only the last statement may lack one."""
     start = 0
     for place, token in enumerate(tokens):
-        # a quote left open has swallowed the rest of its line: its statement ends there if a full stop did
+        # an unclosed quote extends to the end of its line; the statement ends there if the line ends with a full stop
         if token.type == "STOP" or (token.type == "ODD_QUOTE" and token.text.rstrip().endswith(".")):
             yield start, place + 1
             start = place + 1

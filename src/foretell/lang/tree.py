@@ -1,4 +1,4 @@
-"""A syntax tree as plain lists and objects, and as lines: what `foretell check --show ast` prints."""
+"""A syntax tree as plain lists and dicts, and as lines of text; printed by `foretell check --show ast`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from foretell.lang.source import Source, Span
 
 
 def tree(node: object) -> Any:
-    """Dataclasses become objects that name their class; places are left out, but for the line of a statement."""
+    """Convert dataclasses to dicts with their class names. Places are left out, except for the line of a statement."""
     if is_dataclass(node) and not isinstance(node, type):
         found: dict[str, Any] = {"node": type(node).__name__}
         for one in fields(node):
@@ -22,7 +22,7 @@ def tree(node: object) -> Any:
 
 
 def tree_lines(value: Any, indent: int = 0) -> Iterator[str]:
-    """One line per node with its plain fields, followed by its children."""
+    """Yield one line per node with its plain fields, followed by the lines of its children."""
     pad = "  " * indent
     if isinstance(value, list):
         for one in value:

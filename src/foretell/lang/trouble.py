@@ -1,4 +1,4 @@
-"""Where the parser gave up: the token that could not follow, those around it, and what would have been taken."""
+"""The place where the parser stopped: the rejected token, its neighbours, and the expected tokens."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from foretell.lang.tokens import FUNCTORS, Token
 from foretell.wording import LONGEST
 
 ARROWS = frozenset(("RULE", "ADD"))
-FAR = 200  # tokens that are looked at ahead of a mistake: enough for a statement, and bounded in a text without full stops
+FAR = 200  # tokens that are searched after a mistake: enough for a statement, and bounded if full stops are missing
 
 
 @dataclass(frozen=True)
 class Trouble:
-    """The parser took `tokens[start:place]` of a statement and could not take `tokens[place]`; `end` is past its last token."""
+    """The parser accepted `tokens[start:place]` of a statement and rejected `tokens[place]`. `end` is past the last token."""
 
     tokens: list[Token]
     start: int
@@ -26,7 +26,7 @@ class Trouble:
 
     @property
     def bad(self) -> Token | None:
-        """None: the text ended."""
+        """The rejected token; None: the text ended."""
         return self.tokens[self.place] if self.place < self.end else None
 
     @property
@@ -58,13 +58,13 @@ class Trouble:
 
     @cached_property
     def arrow(self) -> str | None:
-        """The arrow that was already read."""
+        """The type of the statement's arrow, if it was already read."""
         taken = self.tokens[self.start : self.place]
         return next((one.type for one in taken if one.type in ARROWS), None)
 
     @cached_property
     def open(self) -> list[int]:
-        """Places of the parentheses that are open."""
+        """The positions of the open parentheses."""
         found: list[int] = []
         for place in range(self.start, self.place):
             if self.tokens[place].type == "_OPEN":
@@ -78,14 +78,14 @@ class Trouble:
         return self.place > self.start and self.tokens[self.start].type == "RULE"
 
     def starts_line(self, place: int) -> bool:
-        """Whether there are only spaces before it on its line."""
+        """Whether a token is the first one on its line."""
         token = self.tokens[place]
         if place == 0:
             return True
         return token.source.text.find("\n", self.tokens[place - 1].end, token.start) >= 0
 
     def closes_too_few(self) -> bool:
-        """Whether more parentheses are opened than closed up to the end of the statement."""
+        """Whether the statement opens more parentheses than it closes."""
         found = [one.type for one in self.tokens[self.start : min(self.end, self.place + FAR)]]
         return found.count("_OPEN") > found.count("CLOSE")
 
@@ -102,7 +102,7 @@ class Trouble:
         meant: str | None = None,
         at: int = -1,
     ) -> Mistake:
-        """A mistake here, or at another span; `meant` is the type that the token (or that `at` another place) should have had."""
+        """Return a mistake at this token or at `span`. `meant` is the type that the token (or the one at position `at`) should have."""
         repair = None if meant is None else (self.place if at < 0 else at, meant)
         return Mistake(Diagnostic(code, span or self.span, message, hint), repair=repair)
 
@@ -110,17 +110,17 @@ class Trouble:
 @dataclass(frozen=True)
 class Mistake:
     diagnostic: Diagnostic
-    resume: int | None = None  # the token at which another statement begins
-    repair: tuple[int, str] | None = None  # a token, and the type that it was meant to have: the rest can be read then
+    resume: int | None = None  # the token at which the next statement begins
+    repair: tuple[int, str] | None = None  # (token, its intended type): with this type the rest can be parsed
 
 
 def ends_something(token: Token | None) -> bool:
-    """After it a term or an atom may be complete."""
+    """Whether a term or an atom can end with this token."""
     return token is not None and (token.type in FUNCTORS or token.type in ("CLOSE", "VARIABLE", "DURATION"))
 
 
 def whole_argument(t: Trouble) -> Span:
-    """The text from the comma or parenthesis before the place to the next one."""
+    """Return the span of the whole argument around the place, between commas or parentheses."""
     ends = ("_OPEN", "_COMMA", "CLOSE", "STOP")
     first = t.place
     while first > t.start + 1 and t.tokens[first - 1].type not in ends:
@@ -132,7 +132,7 @@ def whole_argument(t: Trouble) -> Span:
 
 
 def glued(t: Trouble) -> str | None:
-    """`8:30`: the words and signs around the place without spaces between them, if there is a word on both sides."""
+    """Return the text around the place without spaces, such as `8:30`, if there is a word on both sides; else None."""
     if not t.open or t.before is None or t.after is None:
         return None
     if t.before.end != t.span.start or t.span.end != t.after.start or t.before.type == "_OPEN":

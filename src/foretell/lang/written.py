@@ -1,4 +1,4 @@
-"""What the parser makes of one statement's tokens: the statement as it is written, which `foretell.lang.statement` reads."""
+"""The parser's result for one statement: the statement as written, which `foretell.lang.statement` interprets."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from foretell.lang.tokens import Token, spelling
 
 @dataclass(frozen=True, slots=True)
 class SizedFunctor:
-    """`watch/2`, first in a declaration: the functor with that many arguments."""
+    """`watch/2` as first argument of a declaration: the functor with this number of arguments."""
 
     functor: str
     arity: Token
@@ -39,7 +39,7 @@ class SizedFunctor:
 
 @dataclass(frozen=True, slots=True)
 class WideTerm:
-    """`event(watch(U,P), 8)` or `post(C)`: a term whose arguments may be terms; `word` is as it was written."""
+    """`event(watch(U,P), 8)` or `post(C)`: a term whose arguments may be terms. `word` is its name as written."""
 
     functor: Token
     args: tuple[Variable | Atom | SizedFunctor, ...]
@@ -48,7 +48,7 @@ class WideTerm:
 
 @dataclass(frozen=True, slots=True)
 class IntegerRange:
-    """`1..5` among arguments."""
+    """`1..5` as an argument."""
 
     first: int
     last: int
@@ -63,7 +63,7 @@ class IntegerRange:
 
 @dataclass(frozen=True, slots=True)
 class ManyAtoms:
-    """`a(x; y)` or `level(1..5)`: lists of arguments, any of which may be a range."""
+    """`a(x; y)` or `level(1..5)`: several lists of arguments, which may have ranges."""
 
     functor: str
     choices: tuple[tuple[Term | IntegerRange, ...], ...]
@@ -97,7 +97,7 @@ class WrittenRule:
     body: tuple[Literal, ...]
     names: tuple[WideTerm, ...]
     span: Span
-    lives: Token | None = None  # `30m`
+    lives: Token | None = None  # a duration such as `30m`
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +112,7 @@ Names = tuple[WideTerm, ...] | None
 
 @v_args(inline=True)
 class Builder(Transformer[Token, Written]):
-    """Called by the parser as it goes, without a tree of strings in between."""
+    """The callbacks of the parser. They build the result during parsing, without an intermediate tree."""
 
     def variable(self, token: Token) -> Variable:
         return Variable(token.text, token.span, token.text == ANONYMOUS)
