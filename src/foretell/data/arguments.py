@@ -1,4 +1,4 @@
-"""Checks of arguments of public functions: if an argument is not a split or a sequence, the error says how to get one."""
+"""Checks of the arguments of public functions. If an argument is no split or sequence, the message says how to get one."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from foretell.errors import ForetellError
 
 
 def check_split(value: object, name: str = "data") -> EventData:
-    """The value, if it is the events of one split."""
+    """Return the value if it is one split (`EventData`); raise an error otherwise."""
     if isinstance(value, EventData):
         return value
     raise ForetellError(f"{name}: expected the events of one split, an EventData, found {_kind(value)}; {_way(value)}")
 
 
 def check_history(value: object, name: str = "history") -> EventSequence:
-    """The value, if it is one sequence."""
+    """Return the value if it is one sequence; raise an error otherwise."""
     if isinstance(value, EventSequence):
         return value
     way = "give one of its sequences, such as data.test[0]" if isinstance(value, EventData | Dataset) else _way(value)
@@ -23,7 +23,7 @@ def check_history(value: object, name: str = "history") -> EventSequence:
 
 
 def check_histories(value: object, name: str = "histories") -> None:
-    """Refuse what is neither the events of one split nor a list of sequences."""
+    """Raise an error if the value is neither a split nor a list of sequences."""
     if isinstance(value, list | tuple):
         for place, one in enumerate(value):
             check_history(one, f"{name}[{place}]")

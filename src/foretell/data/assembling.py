@@ -24,7 +24,7 @@ UNKNOWN_HINT = ' (`unknown="skip"` leaves such events out)'
 
 
 def vocabulary_of(files: Sequence[RawEvents], size: int | None) -> tuple[Vocabulary, list[str]]:
-    """The vocabulary that files without a list of names share; `size` is the card's number of types, if it says."""
+    """Return the common vocabulary of files, and messages about mistakes; `size` is the number of types in the card, or None."""
     doubts = [message for raw in files if raw.doubt for message in raw.located([raw.doubt])]
     if doubts:
         return Vocabulary(()), doubts
@@ -51,9 +51,9 @@ def vocabulary_of(files: Sequence[RawEvents], size: int | None) -> tuple[Vocabul
 def assemble(
     place: int, made: PlacedEvents, vocabulary: Vocabulary, name: str, options: ReadOptions, ids_fixed: bool = False
 ) -> tuple[EventData | None, list[str]]:
-    """The checked data of one of the placed files and no messages, or None and all of the file's mistakes, located.
+    """Return the checked data of one placed file and no messages, or None and messages about all of its mistakes.
 
-    `ids_fixed` says that integer types written beside names must be places in the vocabulary.
+    `ids_fixed`: integer types next to names in the file must be the names' indices in the vocabulary.
     """
     raw, origin = made.files[place], made.origin
     problems = raw.mistakes()
@@ -62,7 +62,7 @@ def assemble(
     ends = raw.t_ends.copy()
     assumed = ~raw.ends_given & (np.diff(raw.offsets) > 0)
     ends[assumed] = raw.times[raw.offsets[1:][assumed] - 1]
-    ends[np.isnan(ends)] = 0.0  # without events and end: a mistake, told above
+    ends[np.isnan(ends)] = 0.0  # no events and no end: a mistake that is already noted
     columns = Columns(
         raw.times,
         np.maximum(types, 0),
@@ -110,7 +110,7 @@ def _endless_ids(raw: RawEvents) -> list[Problem]:
 
 
 def _scored_from(raw: RawEvents, ends: np.ndarray, problems: list[Problem]) -> np.ndarray | None:
-    """Times up to which sequences are history, or None where none is; those outside of a sequence are added to the problems."""
+    """Return the times up to which sequences are history, or None if all are scored from 0; mistakes are added to `problems`."""
     later = np.where(np.isnan(raw.score_from), 0.0, raw.score_from)
     for sequence in np.flatnonzero((later != 0.0) & ~((later > 0.0) & (later <= ends)))[:MOST_SHOWN].tolist():
         found = f"score_from is {later[sequence]:g}, expected a time from 0 to t_end = {ends[sequence]:g}"
@@ -120,7 +120,7 @@ def _scored_from(raw: RawEvents, ends: np.ndarray, problems: list[Problem]) -> n
 
 
 def _with_covariates(raw: RawEvents, columns: Columns, options: ReadOptions, problems: list[Problem]) -> Columns:
-    """Columns with the named covariates in place; what is wrong with them is added to the problems."""
+    """Return the columns with all named covariates as attributes; mistakes are added to `problems`."""
     if not options.covariate_names:
         return columns
 
@@ -137,7 +137,7 @@ def _with_covariates(raw: RawEvents, columns: Columns, options: ReadOptions, pro
 
 
 def without_unknown(columns: Columns, known: np.ndarray, origin: Origin) -> tuple[Columns, Origin]:
-    """The known events alone. Where a first event that started a clock is left out, the others that did are marked as not scored."""
+    """Keep only known events. If this drops a first event at time 0, the origin becomes "window", other first events stay unscored."""
     kept = columns.keep(known)
     if origin == "window" or not not_from_zero(kept):
         return kept, origin
@@ -153,7 +153,7 @@ def assemble_splits(
     vocabulary: Vocabulary | None = None,
     options: ReadOptions | None = None,
 ) -> Dataset:
-    """The files of a data set's splits over one vocabulary (a given one, or that of all files) and one clock; else a `DataError`."""
+    """Assemble the files of all splits with one clock and one vocabulary (given, or that of all files); raise all mistakes."""
     ids_fixed, options = vocabulary is not None, ReadOptions() if options is None else options
     made = placed(list(files.values()), options, card.time_unit, card.origin)
     problems = list(made.problems)
@@ -180,7 +180,7 @@ def assemble_splits(
 def assemble_file(
     raw: RawEvents, vocabulary: Vocabulary | None, origin: Origin, name: str, options: ReadOptions | None = None
 ) -> EventData:
-    """One file alone: its data, or a `DataError` with all its mistakes."""
+    """Assemble one file; raise a `DataError` with all its mistakes."""
     options = ReadOptions() if options is None else options
     made = placed([raw], options, given_origin=origin)
     problems = list(made.problems)
@@ -198,21 +198,21 @@ def assemble_file(
 
 
 def _other_mistakes(made: PlacedEvents) -> list[str]:
-    """Further mistakes of files whose times or vocabulary could not be determined."""
+    """Return the other mistakes of files whose times or vocabulary could not be determined."""
     return [message for raw in made.files for message in raw.located(raw.problems if made.problems else raw.mistakes())]
 
 
 def _resolve(
     raw: RawEvents, vocabulary: Vocabulary, ids_fixed: bool, problems: list[Problem], options: ReadOptions
 ) -> tuple[np.ndarray, tuple[tuple[str, int], ...]]:
-    """Codes of a file → types of a vocabulary, -1 for events that are left out; and the types that it does not have, with their events.
+    """Return the types of all events, -1 for events that are left out, and each unknown type with its number of events.
 
-    By `options.unknown` such a type is a mistake at its first event, or its events are left out, or become `other`.
+    `options.unknown`: an unknown type is a mistake at its first event, or its events are left out, or they become `other`.
     """
     known = len(vocabulary)
     codes, names = raw.codes, raw.names
     if names is None:
-        # 3 in a text table is type 3, unless the vocabulary itself has a name "3" or another of the numbers used
+        # 3 in a text table is type 3, unless one of the numbers used is a name in the vocabulary
         used = np.unique(codes)
         places = [vocabulary.find(str(kind)) for kind in used.tolist()] if raw.textual else [None]
         if all(place is None for place in places):
@@ -222,19 +222,19 @@ def _resolve(
     else:
         used = np.unique(codes)
         there = np.zeros(len(names), dtype=bool)
-        there[used[used < len(names)]] = True  # where no name of a file can be one, its events still have a code
+        there[used[used < len(names)]] = True  # events of a file without any valid name still have codes
         places = [vocabulary.find(name) for name in names]
         places = [place if here else 0 for place, here in zip(places, there.tolist(), strict=True)]
         written, among = [f"event `{name}`" for name in names], "known event types"
     types = np.array([-1 if place is None else place for place in places], dtype=np.int32)
     missing = [number for number, place in enumerate(places) if place is None]
-    # A file without one known event is another log, or has its columns mixed up: nothing would be left of it.
+    # A file without a known event is another log, or its columns are confused, and skipping would remove all events.
     if options.unknown == "error" or (options.unknown == "skip" and len(missing) == len(places) > 0):
         for number in missing:
             said = f"{written[number]} is not one of the {known} {among}"
             if (
                 names is not None and len(problems) < 40
-            ):  # looking for near names is slow; nobody reads more than the first few
+            ):  # only for the first messages, because the search for similar names is slow
                 said = vocabulary.unknown(names[number])
             hint = UNKNOWN_HINT if options.clock is not None and len(missing) < len(places) else ""
             problems.append(_at_first(raw, codes, number, f"{said}{hint}"))
@@ -265,7 +265,7 @@ def _at_first(raw: RawEvents, codes: np.ndarray, code: int, text: str) -> Proble
 
 
 def _two_meanings(files: Sequence[RawEvents]) -> list[str]:
-    """Type ids with different names in different files, and names with different ids."""
+    """Return a message for each type id with different names in different files, and each name with different ids."""
     problems: list[str] = []
     name_of: dict[int, tuple[str, str]] = {}
     id_of: dict[str, tuple[int, str]] = {}

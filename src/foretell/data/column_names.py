@@ -1,7 +1,7 @@
-"""The usual names of the columns of an event log: a header → which column is the sequence, the time and the event.
+"""The usual names of the columns of an event log, to find the columns for sequence, time and event in a header.
 
-Used if a table lacks a column of the expected name and the user has not named one. If two columns could be the time or the event,
-nothing is guessed. A message says which columns were taken.
+They are used if a table has no column with the expected name and the user has not set one. If two columns could be the time or the
+event, none is chosen. A message reports the chosen columns.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from foretell.data.read_options import ColumnMap
 
-# In the order of preference. Letters' case, spaces and punctuation do not matter: `Case ID` is `case_id`.
+# In order of preference. Case, spaces and punctuation are ignored: `Case ID` is `case_id`.
 SEQUENCE_NAMES = (
     *("case:concept:name", "case_id", "case", "trace_id", "sequence_id", "session_id", "subject_id", "patient_id"),
     *("user_id", "customer_id", "account_id", "visitor_id", "device_id", "machine_id"),
@@ -25,7 +25,7 @@ EVENT_NAMES = ("concept:name", "activity", "activity_name", "event_type", "event
 
 
 def recognised(columns: ColumnMap, header: Sequence[str]) -> tuple[ColumnMap, tuple[str, ...]]:
-    """The columns of a table with this header, and a sentence for each that was recognised by its usual name."""
+    """Return the columns of a table with this header, and a message for each column that was recognised by a usual name."""
     usual = ColumnMap()
     roles = (
         ("sequence", columns.sequence is None, "sequence", SEQUENCE_NAMES),
@@ -49,7 +49,7 @@ def recognised(columns: ColumnMap, header: Sequence[str]) -> tuple[ColumnMap, tu
 
 
 def candidates(header: Sequence[str], names: Sequence[str]) -> list[str]:
-    """The columns of a header that have one of these names, in the order of the names."""
+    """Return the columns of a header whose names are in `names`, in the order of `names`."""
     place = {_folded(name): number for number, name in enumerate(names)}
     found = [(place[_folded(name)], name) for name in header if len(name) < 50 and _folded(name) in place]
     return [name for _, name in sorted(found, key=lambda one: one[0])]

@@ -1,6 +1,6 @@
-"""Named covariates among what files have: further columns, and keys of JSON lines; each in its place, of events or of sequences.
+"""Find named covariates in columns and in keys of JSON lines, and store them as attributes of events or of sequences.
 
-A column of a table has a value per row: one that is named as static, and has one value in each sequence, becomes one of sequences.
+A column of a table has one value per row. A static covariate must have one value per sequence, and becomes an attribute of sequences.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from foretell.wording import counted, did_you_mean, listed
 def with_covariates(
     columns: Columns, names: CovariateNames, unused: Sequence[str], tell: Callable[[str], None], *, trained: bool
 ) -> Columns:
-    """Columns with every named covariate where it belongs; for a model that is `trained`, those that are not there are missing, and told.
+    """Return the columns with all named covariates as attributes. If `trained`, absent covariates only cause a message.
 
     Raises:
-        DataError: names that are not there, or that are not what they are named as, all of them.
+        DataError: covariates are absent, or have the wrong kind; the message lists all of them.
     """
     events, sequences = dict(columns.attributes), dict(columns.sequence_attributes)
     problems: list[str] = []
@@ -66,7 +66,7 @@ def _from_metadata(
     sequences: dict[str, Attribute],
     problems: list[str],
 ) -> None:
-    """A key of JSON lines: a list with a value per event, or one value per sequence."""
+    """Add a key of JSON lines as an attribute: a list with one value per event, or one value per sequence."""
     values = [one.get(name) for one in columns.metadata]
     if all(value is None for value in values):
         return
@@ -112,7 +112,7 @@ def with_listed_attributes(columns: Columns) -> Columns:
 
 
 def attribute_of(values: Sequence[object]) -> Attribute:
-    """A column from Python values: numbers where all are, else categories; None is missing."""
+    """Make a column of Python values: numbers if all are numbers, else categories; None is missing."""
     given = [value for value in values if value is not None]
     if all(isinstance(value, int | float) and not isinstance(value, bool) for value in given):
         return Attribute(np.array([np.nan if value is None else value for value in values], dtype=np.float64))
@@ -127,7 +127,7 @@ def attribute_of(values: Sequence[object]) -> Attribute:
 def without_column(
     name: str, option: str, there: Sequence[str], elsewhere: Sequence[str], unused: Sequence[str]
 ) -> str:
-    """The sentence that says that there is no column of a name, and what may have been meant."""
+    """Return the message that there is no column with this name, with a hint."""
     asked = f'`{option}=["{name}"]`'
     if name in unused:
         return f"{asked}: this column is free text, of which no covariate can be made"
@@ -138,7 +138,7 @@ def without_column(
 
 
 def per_sequence(name: str, attribute: Attribute, offsets: np.ndarray, ids: Sequence[str]) -> tuple[Attribute, int]:
-    """A column of events as one of sequences, and in how many of them the first event does not have the value yet.
+    """Return a column of events as one of sequences, and the number of sequences in which the first event lacks the value.
 
     Raises:
         DataError: a sequence has several values.

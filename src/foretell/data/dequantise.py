@@ -1,7 +1,7 @@
-"""Times on a grid, such as whole seconds, spread evenly within it.
+"""Dequantisation: times on a grid, such as whole seconds, are spread uniformly within the grid's spacing.
 
-If many times are equal or lie on a grid, a density there is unbounded, and a log-likelihood means little. Times are spread with a
-fixed seed, so that all models get the same data; the order of events is kept.
+If many times are equal or lie on a grid, a density can grow without bound there, and log-likelihoods mean little. Times are spread
+with a fixed seed, so that all models get the same data. The order of events is kept.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ NEAR, FEW, OFF = (
     100.0,
     0.05,
     0.02,
-)  # how many multiples are looked at, how many gaps they must be, and how far off a multiple may be
+)  # gaps below NEAR times the smallest are tested, if their share is FEW, to be within OFF of a multiple
 
 
 @dataclass(frozen=True)
 class SpreadData:
-    """The result: the grid, the share of gaps that were 0, and the data."""
+    """The result of `dequantise`: the grid's spacing, the share of gaps that were 0, and the new data."""
 
-    grid: float | None  # None: times lie on no grid, and none are equal
+    grid: float | None  # None: there is no grid, and there are no ties
     ties: float
     data: EventData
 
 
 def grid_of(data: EventData) -> float | None:
-    """The spacing that almost all times have: the smallest gap, if others are multiples of it, or a decimal one.
+    """Return the spacing of the grid of almost all times: the smallest gap, if other gaps are its multiples, or a decimal spacing.
 
-    If there is neither but some times are equal, the smallest positive gap.
+    Without such a grid, it is the smallest positive gap if there are ties, else None.
     """
     gaps = _gaps(data)
     positive = gaps[gaps > 0.0]
@@ -41,7 +41,7 @@ def grid_of(data: EventData) -> float | None:
     smallest = float(positive.min())
     near = (
         positive[positive < NEAR * smallest] / smallest
-    )  # rounded times are no exact multiples of it, least of all far away
+    )  # only short gaps, since rounding makes long ones inexact multiples
     if len(near) >= FEW * len(positive) and (np.abs(near - np.round(near)) < OFF).mean() >= ON_A_GRID:
         return smallest
     found = next((spacing for spacing, share in grid_shares(data.columns.times) if share >= ON_A_GRID), None)
@@ -51,9 +51,9 @@ def grid_of(data: EventData) -> float | None:
 
 
 def dequantise(data: EventData, grid: float | None = None, seed: int = 0) -> SpreadData:
-    """Every time `t` becomes `t + grid·U` with `U` uniform on [0, 1), in order among equal times.
+    """Replace every time `t` by `t + grid·U` with `U` uniform on [0, 1), in increasing order within ties.
 
-    A first event that is given (`origin = "first-event"`) stays at 0. The grid is that of the data, unless one is given.
+    A first event at time 0 (`origin = "first-event"`) stays at 0. With `grid=None`, the grid is that of the data.
     """
     grid = grid_of(data) if grid is None else grid
     gaps = _gaps(data)
@@ -74,8 +74,8 @@ def _spread(sequence: EventSequence, grid: float, random: np.random.Generator, g
     share = random.random(len(sequence))
     if given_first:
         share[:1] = 0.0
-    # Shares in order within equal times: sort by time, then share, which leaves times as they are.
+    # Sort the draws within ties: a sort by time, then draw, does not change the times.
     times = sequence.times + grid * share[np.lexsort((share, sequence.times))]
-    times = np.maximum.accumulate(times)  # times that lie off the grid stay in order, too
+    times = np.maximum.accumulate(times)  # keeps times in order that do not lie on the grid
     end = max(sequence.t_end, float(times[-1])) if len(times) else sequence.t_end
     return replace(sequence, times=times, t_end=end)

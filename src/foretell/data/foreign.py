@@ -1,12 +1,12 @@
-"""Files of other projects → `Dataset`; pickles are only ever read through `pickles.load`.
+"""Files of other projects → `Dataset`. Pickles are only read by `pickles.load`, which runs no code.
 
 easytpp  EasyTPP's JSON: one object per sequence, in a JSON array or one per line, with the lists `time_since_start` and `type_event`;
-         `dim_process`, `seq_len` (checked) and `seq_idx` where given
-gatech   the pickles of the neural Hawkes line of work: `{"dim_process": K, "train": [[{"time_since_start", …}, …], …]}`; a file may
-         carry all split names, with lists that are empty but for one; `log_lik` of the paper's repository, the true log-likelihood and
-         number of events of each sequence, becomes metadata
-ndtt     the pickles of the NDTT code: a list of sequences, each `[{"name": …, "time": …}, …]`; `bos` at time 0 is dropped, the time
-         of the last event, `eos`, becomes `t_end`. `dev_mask.pkl` beside `dev.pkl`, a time per sequence, is from when on it is scored
+         optional keys: `dim_process`, `seq_len` (checked) and `seq_idx`
+gatech   the pickles of the neural Hawkes process: `{"dim_process": K, "train": [[{"time_since_start", …}, …], …]}`; a file may
+         have the keys of all splits, with only one list that is not empty; the key `log_lik` of the paper's repository has the
+         true log-likelihood and number of events per sequence, and becomes metadata
+ndtt     the pickles of the NDTT code: a list of sequences, each `[{"name": …, "time": …}, …]`; `bos` at time 0 is dropped, and the
+         time of the last event, `eos`, becomes `t_end`; `dev_mask.pkl` next to `dev.pkl` has the time from which each is scored
 """
 
 from __future__ import annotations
@@ -46,21 +46,21 @@ EASYTPP_KEYS = (
 
 @dataclass(frozen=True)
 class ForeignFile:
-    """`splits` by name; a file that does not name its one split has it under its own name."""
+    """The contents of a file: `splits` by name. If the file does not name its split, the key is the file's name."""
 
     splits: Mapping[str, RawEvents]
     types: int | None = None
 
 
 def is_foreign(path: Path) -> bool:
-    """Whether a file is in one of the foreign formats, as far as its name and its first line tell."""
+    """Whether a file has one of these formats, judged by its name and its first line."""
     if path.suffix in PICKLE_SUFFIXES:
         return True
     return path.name.endswith(JSON_SUFFIXES) and _is_easytpp(path)
 
 
 def foreign_files(folder: Path) -> dict[str, Path]:
-    """The file of each split in a folder of foreign files; `valid` and `val` are read as dev."""
+    """Return the file of each split in a folder of such files; `valid` and `val` are dev."""
     found: dict[str, Path] = {}
     for path in sorted(folder.iterdir()):
         split = SPLIT_OF.get(path.name.split(".")[0])
@@ -72,7 +72,7 @@ def foreign_files(folder: Path) -> dict[str, Path]:
 
 
 def load_foreign(path: str | Path, reader: Reader | None = None, origin: Origin = "window") -> Dataset:
-    """A foreign file, or a folder with `train`, `dev` and `test` of them; `reader=None` finds out which."""
+    """Load a file, or a folder with the files `train`, `dev` and `test`; `reader=None` detects the format."""
     path = Path(path)
     files = foreign_files(path) if path.is_dir() else {SPLIT_OF.get(path.name.split(".")[0], "train"): path}
     if not files:
@@ -94,7 +94,7 @@ def _read(path: Path, reader: Reader | None) -> ForeignFile:
             raise DataError(f"{path}: the {reader} reader takes pickles (.pkl), not {path.suffix}")
         return _easytpp(path)
     content = pickles.load(path)
-    # EasyTPP also spreads its data as pickles, and those are Gatech's
+    # pickles of EasyTPP have the format `gatech`
     if reader in ("gatech", "easytpp") or (reader is None and _is_gatech(content)):
         return _gatech(path, content)
     if reader == "ndtt" or isinstance(content, list):
@@ -103,7 +103,7 @@ def _read(path: Path, reader: Reader | None) -> ForeignFile:
 
 
 def _place(foreign: ForeignFile, split: str, path: Path, in_folder: bool) -> dict[str, RawEvents]:
-    """Which split each part of a file is: its own name says so, else the file's name."""
+    """Return the contents of a file by split, named by the keys in the file or by the file's name."""
     parts = foreign.splits
     if len(parts) == 1:
         ((name, raw),) = parts.items()
@@ -117,7 +117,7 @@ def _place(foreign: ForeignFile, split: str, path: Path, in_folder: bool) -> dic
 
 
 def _is_easytpp(path: Path) -> bool:
-    """Whether a JSON file starts with a sequence of this kind."""
+    """Whether a JSON file starts with a sequence in EasyTPP's format."""
     gatherer = Gatherer(str(path), "line")
     head = ""
     for _, text in text_lines(path, gatherer):
@@ -125,7 +125,7 @@ def _is_easytpp(path: Path) -> bool:
         if len(head) > 100_000:
             break
         if head.strip():
-            # one line of JSON lines, or the whole of an array that may be spread over many
+            # either one line of JSON lines, or an array over many lines
             if '"time_since_start"' in head:
                 return True
             if not head.lstrip().startswith("["):
@@ -134,7 +134,7 @@ def _is_easytpp(path: Path) -> bool:
 
 
 def _easytpp(path: Path) -> ForeignFile:
-    """The one split of a file."""
+    """Read an EasyTPP file, which has one split."""
     gatherer = Gatherer(str(path), "line")
     lines = [(number, text) for number, text in text_lines(path, gatherer) if not text.isspace()]
     records: list[tuple[int, object]] = []
@@ -153,7 +153,7 @@ def _easytpp(path: Path) -> ForeignFile:
 
 
 def add_easytpp(gatherer: Gatherer, place: int, record: object) -> int | None:
-    """One sequence in EasyTPP's layout; gives the number of event types that it says. `type_text` names them, where it is there."""
+    """Add one sequence in EasyTPP's format; return its number of event types, or None. `type_text`, if present, has the types' names."""
     if not isinstance(record, dict):
         gatherer.fault(place, f"expected an object, found {type(record).__name__}")
         return None
@@ -186,12 +186,12 @@ def _parse(gatherer: Gatherer, place: int, text: str) -> object:
 
 
 def _is_gatech(content: object) -> TypeGuard[dict[object, object]]:
-    """Whether a pickle's content is of this kind."""
+    """Whether the content of a pickle has the format `gatech`."""
     return isinstance(content, dict) and "dim_process" in content
 
 
 def _gatech(path: Path, content: object) -> ForeignFile:
-    """The splits of an unpickled file."""
+    """Convert the content of a pickle in the format `gatech`."""
     if not _is_gatech(content):
         raise DataError(f"{path}: expected a dict with `dim_process` and a split, found {type(content).__name__}")
     splits = {
@@ -216,7 +216,7 @@ def _gatech(path: Path, content: object) -> ForeignFile:
 
 
 def _true_likelihoods(path: Path, content: Mapping[object, object], count: int) -> list[object] | None:
-    """What the paper's repository keeps beside each of its sequences: `(log-likelihood, events)`."""
+    """Return `(log-likelihood, events)` per sequence from the paper's repository, or None if the file has no such key."""
     found = content.get(LOG_LIK)
     if not isinstance(found, list):
         return None
@@ -228,7 +228,7 @@ def _true_likelihoods(path: Path, content: Mapping[object, object], count: int) 
 
 
 def _ndtt(path: Path, content: object) -> ForeignFile:
-    """The one split of an unpickled file."""
+    """Convert the content of a pickle in the format `ndtt`."""
     if not isinstance(content, list):
         raise DataError(f"{path}: expected a list of sequences, found {type(content).__name__}")
     gatherer = Gatherer(str(path), "sequence")
@@ -241,7 +241,7 @@ def _ndtt(path: Path, content: object) -> ForeignFile:
 
 
 def _mask(path: Path, count: int) -> list[object]:
-    """The time from which each sequence is scored: the content of the file beside this one, or None for all."""
+    """Return the time from which each sequence is scored, from the mask file next to this one; None for all without such a file."""
     beside = path.with_name(f"{path.stem}{MASK}{path.suffix}")
     if not beside.exists():
         return [None] * count
@@ -253,7 +253,7 @@ def _mask(path: Path, count: int) -> list[object]:
 
 
 def _scored_after(times: list[Any], cutoff: object) -> object:
-    """The NDTT code also scores an event exactly at the time of its mask; here only later events are scored."""
+    """Return a cutoff slightly before an event at the mask's time: NDTT scores this event, but ours are scored strictly after it."""
     return math.nextafter(float(cutoff), 0.0) if isinstance(cutoff, int | float) and cutoff in times else cutoff
 
 
@@ -280,7 +280,7 @@ def _add_between_marks(
 def _rows_of(
     gatherer: Gatherer, place: int, rows: object, time_key: str, event_key: str
 ) -> tuple[list[Any], list[Any]] | None:
-    """A list of one dict an event → its times and events; None if it is not that, and the mistake is noted."""
+    """Return times and events from a list with one dict per event; for other input, note a mistake and return None."""
     if not isinstance(rows, list):
         gatherer.fault(place, f"expected a list of events, found {type(rows).__name__}")
         return None
@@ -294,7 +294,7 @@ def _rows_of(
 
 
 def _type_count(path: Path, value: object) -> int | None:
-    """A file's `dim_process`: the number of event types, if it is given."""
+    """Check a file's `dim_process`; return the number of event types, or None if it is absent."""
     if value is None:
         return None
     if type(value) is not int or value < 1:

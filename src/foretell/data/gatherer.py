@@ -1,4 +1,4 @@
-"""The sequences of a file, one by one → `RawEvents`: for formats that are lists of sequences."""
+"""Collect single sequences into `RawEvents`, for formats that are lists of sequences."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from foretell.errors import short
 NUMBERS = frozenset({int, float})
 TEXT = frozenset({str})
 LARGEST_EXACT = 2**53
-Bounds = Mapping[str, float | str | None]  # as written, by the names in `BOUNDS`
+Bounds = Mapping[str, float | str | None]  # values as written, by the names in `BOUNDS`
 
 
 class Gatherer:
-    """Collects a file's sequences into flat columns, and its mistakes instead of stopping at the first."""
+    """Collects the sequences of a file in flat columns, and all mistakes in a list."""
 
     def __init__(self, path: str, unit: PlaceUnit, timezone: str = "UTC", terms: bool = False, before: int = 0) -> None:
-        """`before`: how many sequences of the file came before these; it numbers those without an id."""
+        """`before` is the number of earlier sequences in the file, which is used to number sequences without an id."""
         self.path = path
         self.before = before
         self.unit: PlaceUnit = unit
@@ -33,9 +33,9 @@ class Gatherer:
         self.problems: list[Problem] = []
         self._seen = 0
         self._kept = 0
-        self._times = array("d")  # where times are numbers
-        self._whole: array[int] | None = array("q")  # the same as long as all are integers
-        self._texts: list[str] = []  # where they are text
+        self._times = array("d")  # times, if they are numbers
+        self._whole: array[int] | None = array("q")  # times, as long as all are integers
+        self._texts: list[str] = []  # times, if they are text
         self._stamped: bool | None = None
         self._stamp_place = 0
         self._notes = TimeNotes()
@@ -43,23 +43,23 @@ class Gatherer:
         self._table = NameTable(terms)
         self._named: bool | None = None
         self._kind_place = 0
-        self._ids: dict[str, int] = {}  # with their lines or rows
-        self._sequences: list[tuple[int, Bounds, Mapping[str, object]]] = []  # their lengths first
+        self._ids: dict[str, int] = {}  # id → line or row
+        self._sequences: list[tuple[int, Bounds, Mapping[str, object]]] = []  # (length, …) per sequence
         self._pairs: dict[int, int] = {}
         self._pair_codes: dict[int, int] = {}
 
     @property
     def events(self) -> int:
-        """Events of the sequences that were kept."""
+        """The number of events in the kept sequences."""
         return self._kept
 
     @property
     def seen(self) -> int:
-        """Sequences so far, those with mistakes included."""
+        """The number of sequences so far, including those with mistakes."""
         return self._seen
 
     def fault(self, place: int, text: str) -> None:
-        """Notes a mistake."""
+        """Note a mistake."""
         self.problems.append(Problem(place, text))
 
     def add(
@@ -72,7 +72,7 @@ class Gatherer:
         metadata: Mapping[str, object] = NO_METADATA,
         types: object = None,
     ) -> None:
-        """One sequence as a file gives it, `bounds` by their names. Anything may be of the wrong type; then it becomes a problem."""
+        """Add one sequence as read from a file, with `bounds` by name. Values of a wrong type are noted as mistakes."""
         before = len(self.problems)
         name = self._identify(place, id)
         where = f"sequence {name!r}"
@@ -109,7 +109,7 @@ class Gatherer:
         self._sequences.append((len(clock), known, metadata))
 
     def finish(self) -> RawEvents:
-        """Everything gathered; the columns hold the sequences without structural mistakes."""
+        """Return everything collected; the columns have only sequences without structural mistakes."""
         if not self._ids and not self.problems:
             self.fault(0, "the file has no sequences; expected at least one")
         lengths, bounds, metadata = zip(*self._sequences, strict=True) if self._ids else ((), (), ())
@@ -143,7 +143,7 @@ class Gatherer:
         floats = np.array(self._times, dtype=np.float64)
         if self._whole is None or np.abs(floats).max(initial=0.0) < LARGEST_EXACT:
             return floats
-        return np.array(self._whole, dtype=np.int64)  # nanoseconds, which float64 cannot tell apart
+        return np.array(self._whole, dtype=np.int64)  # int64, since float64 cannot distinguish nanoseconds
 
     def _finished_bounds(self, label: str, bounds: Sequence[Bounds]) -> np.ndarray:
         values: list[Any] = [one[label] for one in bounds]
@@ -170,7 +170,7 @@ class Gatherer:
         self.fault(place, f"sequence {name!r}: {text}")
 
     def _check_kind(self, place: int, where: str, stamped: bool | None, bounds: Bounds) -> None:
-        """A file has timestamps everywhere, starts and ends included, or nowhere."""
+        """Note a mistake if some times of a file are timestamps and others are numbers, starts and ends included."""
         kinds = {"times": stamped}
         kinds |= {name: isinstance(value, str) for name, value in bounds.items() if value is not None}
         for label, kind in kinds.items():
@@ -216,12 +216,12 @@ class Gatherer:
         return values
 
     def _bound(self, place: int, where: str, label: str, value: object) -> float | str | None:
-        """A start or an end as written."""
+        """Return a start or an end as written; note a mistake if it is neither number nor text."""
         if value is None or type(value) is str:
             return value
         if type(value) in NUMBERS:
             assert isinstance(value, int | float)
-            with contextlib.suppress(OverflowError):  # an integer beyond all floats is told of below
+            with contextlib.suppress(OverflowError):  # an integer too large for a float is reported below
                 if np.isfinite(float(value)):
                     return float(value)
         self.fault(place, f"{where}: {label} is {short(value)}, expected a finite number, a time as text, or null")

@@ -1,7 +1,7 @@
-"""Properties that data tell of themselves: a key of the metadata, or an attribute, in; one label per sequence or one per event out.
+"""Labels for classification: a metadata key or an attribute in, one label per sequence or per event out.
 
-A label is text, a whole number, true or false. Null or a missing key means that there is no label: such sequences and events are
-neither learned nor scored, but events can still be seen.
+A label is text, an integer, true or false. Null or a missing key means no label: such sequences and events are not used in training
+or scores, but such events remain visible in histories.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ MOST_SHOWN = 10
 
 @dataclass(frozen=True)
 class Labels:
-    """The list of labels, and whether sequences or events have them."""
+    """The list of possible labels, and whether sequences or events have labels."""
 
     field: str
     of: Of
     names: tuple[str, ...]
 
     def targets(self, data: EventData) -> list[np.ndarray]:
-        """For each sequence an int64 array: its own label, or one for each event; NO_LABEL where there is none."""
+        """Return an int64 array per sequence with its label, or with the labels of its events; NO_LABEL is missing."""
         place: dict[str | None, int] = {name: index for index, name in enumerate(self.names)}
         problems: list[str] = []
         found = []
@@ -58,7 +58,7 @@ class Labels:
 
 
 def find_labels(splits: Iterable[EventData], field: str) -> Labels:
-    """The labels of all splits together, so that one which only one split has is known to all."""
+    """Find the possible labels in all splits together; raise an error with all invalid values."""
     parts = list(splits)
     problems: list[str] = []
     words: set[str] = set()
@@ -85,12 +85,12 @@ def find_labels(splits: Iterable[EventData], field: str) -> Labels:
 
 
 def labelled(data: EventData, targets: Sequence[np.ndarray]) -> np.ndarray:
-    """The places of the sequences that have a label at all."""
+    """Return the indices of sequences with at least one label, int64."""
     return np.array([place for place, row in enumerate(targets) if (row != NO_LABEL).any()], dtype=np.int64)
 
 
 def _values(data: EventData, field: str) -> Iterator[tuple[EventSequence, object]]:
-    """What each sequence says: by its metadata, else by an attribute of sequences (one value) or of events (a list)."""
+    """Yield each sequence with its value: from its metadata, else from an attribute of sequences (one value) or events (a list)."""
     columns = data.columns
     own, of_events = columns.sequence_attributes.get(field), columns.attributes.get(field)
     values = plain_values(own) if own is not None else None
@@ -105,7 +105,7 @@ def _values(data: EventData, field: str) -> Iterator[tuple[EventSequence, object
 
 
 def _keys(data: EventData) -> set[str]:
-    """Everything that could be a label."""
+    """Return the names of all metadata keys and attributes."""
     return {key for sequence in data for key in sequence.metadata} | {
         *data.columns.attributes,
         *data.columns.sequence_attributes,
@@ -115,7 +115,7 @@ def _keys(data: EventData) -> set[str]:
 def _words(
     sequence: EventSequence, value: object, field: str, name: str, problems: list[str]
 ) -> str | list[str | None] | None:
-    """The labels of a sequence as text; None: it has none."""
+    """Return the label of a sequence, or the labels of its events, as text; None is missing."""
     if value is None:
         return None
     if not isinstance(value, list | tuple):
@@ -144,5 +144,5 @@ def _word(value: object, where: str, problems: list[str]) -> str | None:
 
 
 def _order(word: str) -> tuple[int, int, str]:
-    """Numbers by size, then words by letters."""
+    """Sort key: first integers by value, then words alphabetically."""
     return (0, int(word), "") if word.lstrip("-").isdigit() else (1, 0, word)

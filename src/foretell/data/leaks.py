@@ -1,8 +1,8 @@
-"""Columns that nearly determine what comes next: they may be known only afterwards, as a duration or an outcome is.
+"""Leaks: columns that nearly determine the next event, and so may only be known afterwards, such as durations and outcomes.
 
-Half of the sequences say what usually follows a value; the other half says how often that is right. A column is reported if it
-predicts the next type of most events for which the current type does not, or if its values almost have the order of the gaps to the
-next events.
+A predictor of the next type is learned on half of the sequences and tested on the others. A column is reported if it avoids most
+of the mistakes that are made from the current type alone, or if the order of its values is almost the order of the gaps to the next
+events.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from foretell.data.attributes import Attribute
 from foretell.data.dataset import EventData
 from foretell.data.timestamps import NS
 
-FEWEST = 100  # pairs of neighbouring events with a value, below which nothing is said
-MOST_VALUES = 1_000  # of a column of numbers, beyond which they tell of no type
-OF_TYPES = 0.8  # of the mistakes that are made without the column: a share that it avoids
-MISTAKES = 0.05  # of the types, that have to be there without the column
-OF_GAPS = 0.95  # of a rank correlation with the gap
-OF_MEANS = 0.9  # of the variance of the logarithms of gaps, explained by categories
+FEWEST = 100  # a column with fewer values on pairs of neighbouring events is not tested
+MOST_VALUES = 1_000  # a column with more distinct numbers is not used to predict types
+OF_TYPES = 0.8  # the share of mistakes about the next type that a leak avoids
+MISTAKES = 0.05  # the share of mistakes without the column, below which it is not tested
+OF_GAPS = 0.95  # the rank correlation of a leak with the gap
+OF_MEANS = 0.9  # the share of the variance of log-gaps that a leak of categories explains
 
 
 Measure = Literal["mistakes", "rank correlation", "variance"]
@@ -29,16 +29,16 @@ Measure = Literal["mistakes", "rank correlation", "variance"]
 
 @dataclass(frozen=True)
 class Leak:
-    """A column that almost determines what comes next."""
+    """A column that almost determines the next type or the next gap."""
 
     column: str
     what: Literal["next gap", "next type"]
     strength: float
-    measure: Measure  # what `strength` is: a share of mistakes avoided, a rank correlation, a share of variance
-    static: bool  # a column of sequences
+    measure: Measure  # the meaning of `strength`: share of avoided mistakes, rank correlation, share of variance
+    static: bool  # True: a column of sequences
 
     def sentence(self) -> str:
-        """A warning in words."""
+        """Return the warning as text."""
         share = f"{100 * self.strength:.0f} %"
         told = {
             "mistakes": f"{share} of the mistakes about it are avoided",
@@ -53,25 +53,25 @@ class Leak:
 
 @dataclass(frozen=True)
 class _Pairs:
-    """Neighbouring events of a sequence, the first of each pair."""
+    """Pairs of neighbouring events of a sequence. `event`, `sequence`, `place` and `kind` are those of the first event."""
 
     event: np.ndarray  # int64 [pairs]
     sequence: np.ndarray
-    place: np.ndarray  # of the first event in its sequence
+    place: np.ndarray  # index of the event in its sequence
     kind: np.ndarray
-    following: np.ndarray  # the next type
+    following: np.ndarray  # type of the second event
     gap: np.ndarray
 
     @property
     def learn(self) -> np.ndarray:
-        """bool: half of the sequences; of a single one the earlier half."""
+        """bool [pairs]: True for learning: every second sequence, or the earlier half of a single sequence."""
         if len(self.sequence) and self.sequence[0] == self.sequence[-1]:
             return self.event < np.median(self.event)
         return self.sequence % 2 == 0
 
 
 def find_leaks(data: EventData) -> tuple[Leak, ...]:
-    """All leaks, columns of events first."""
+    """Return all leaks, first those of columns of events."""
     columns, pairs = data.columns, _pairs(data)
     if len(pairs.event) < FEWEST:
         return ()
@@ -99,7 +99,7 @@ def _pairs(data: EventData) -> _Pairs:
 
 
 def _of_types(values: Attribute, pairs: _Pairs, static: bool) -> float | None:
-    """The share of mistakes about the next type that it avoids, if that is most of them. A static value is told with the place."""
+    """Return the share of mistakes about the next type that a column avoids; None if small. Static values predict it per position."""
     codes = _codes(values)
     there = None if codes is None else ~values.missing()
     if codes is None or there is None or there.sum() < FEWEST:
@@ -120,7 +120,7 @@ def _of_types(values: Attribute, pairs: _Pairs, static: bool) -> float | None:
 
 
 def _of_gaps(values: Attribute, pairs: _Pairs, data: EventData) -> float | None:
-    """How well the column determines the gap to the next event, if almost."""
+    """Return how well a column determines the gap to the next event, or None if it does not."""
     there = ~values.missing() & (pairs.gap > 0.0)
     if there.sum() < FEWEST or len(np.unique(pairs.gap[there])) < 3:
         return None
@@ -136,7 +136,7 @@ def _of_gaps(values: Attribute, pairs: _Pairs, data: EventData) -> float | None:
 
 
 def _codes(values: Attribute) -> np.ndarray | None:
-    """Categories, or the few values of a column of numbers."""
+    """Return codes of the values, int64; None for a column with too many distinct numbers."""
     if values.categories is not None:
         return values.values.astype(np.int64) + 1
     if values.values.dtype.kind not in "iufb":
@@ -146,7 +146,7 @@ def _codes(values: Attribute) -> np.ndarray | None:
 
 
 def _numbers(values: Attribute, pairs: _Pairs, data: EventData) -> np.ndarray | None:
-    """Numbers as they are, dates as seconds after their events."""
+    """Return numbers as float64, and dates as seconds after their events; None for other values."""
     if values.values.dtype.kind in "iufb":
         return values.values.astype(np.float64)
     starts, clock = data.columns.starts, data.clock
@@ -157,7 +157,7 @@ def _numbers(values: Attribute, pairs: _Pairs, data: EventData) -> np.ndarray | 
 
 
 def _told(keys: np.ndarray, following: np.ndarray, learn: np.ndarray, otherwise: np.ndarray) -> np.ndarray:
-    """What follows each key most often where it is learned; `otherwise` where it is not met there."""
+    """Predict the most frequent successor of each key in the learning half; `otherwise` for keys that do not occur there."""
     both, counts = np.unique(np.stack([keys[learn], following[learn]]), axis=1, return_counts=True)
     order = np.lexsort((-counts, both[0]))
     known, first = np.unique(both[0][order], return_index=True)
@@ -169,7 +169,7 @@ def _told(keys: np.ndarray, following: np.ndarray, learn: np.ndarray, otherwise:
 
 
 def _explained(codes: np.ndarray, logs: np.ndarray, learn: np.ndarray) -> float:
-    """How much of the variance of what is not learned the means of categories explain."""
+    """Return the share of the variance in the test half that category means of the learning half explain."""
     if not learn.any() or learn.all() or not float(logs[~learn].var()):
         return 0.0
     counts = np.bincount(codes[learn])
@@ -182,7 +182,7 @@ def _explained(codes: np.ndarray, logs: np.ndarray, learn: np.ndarray) -> float:
 
 
 def _rank_correlation(one: np.ndarray, other: np.ndarray) -> float:
-    """Spearman's: the correlation of ranks, those of equal values being their mean."""
+    """Return Spearman's rank correlation; equal values have their mean rank."""
     ranks = []
     for values in (one, other):
         _, place, counts = np.unique(values, return_inverse=True, return_counts=True)

@@ -1,4 +1,4 @@
-"""Parquet and Arrow ↔ sequences: the same long table as CSV, with types that say themselves what they are.
+"""Parquet and Arrow ↔ sequences: the same long table as in CSV, but with typed columns.
 
 pyarrow is imported only when a Parquet file or an Arrow table is read or written.
 """
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 
 def read_parquet(path: Path, options: ReadOptions) -> RawEvents:
-    """All sequences of a file, and all its mistakes."""
+    """Read all sequences and mistakes of a file."""
     pa, pq = pyarrow_modules()
     try:
         with open_regular(path) as file:
@@ -55,7 +55,7 @@ def read_parquet(path: Path, options: ReadOptions) -> RawEvents:
 
 
 def check_size(metadata: Any, path: Path) -> None:
-    """A few bytes of a column can stand for billions of equal values."""
+    """Raise an error if a file has too many rows for its size, since a few bytes can encode billions of equal values."""
     most = read_limits().events_of(path.stat().st_size)
     if metadata.num_rows > most or metadata.num_columns > MOST_COLUMNS:
         said = f"{metadata.num_rows:,} rows of {metadata.num_columns:,} columns, too many for a file of its size"
@@ -63,7 +63,7 @@ def check_size(metadata: Any, path: Path) -> None:
 
 
 def arrow_table(table: pyarrow.Table, path: str, options: ReadOptions, places: np.ndarray | None = None) -> EventTable:
-    """The events of an Arrow table, one row each, and its mistakes; `path` is how messages call it, `places` are its rows' numbers."""
+    """Return the events and mistakes of an Arrow table; `path` is its name in messages, `places` has the numbers of its rows."""
     places = np.arange(1, table.num_rows + 1) if places is None else places
     source = ArrowTable(path, list(table.column_names), as_usual(table, options), places)
     wrong = wrong_kinds(source, options)
@@ -71,7 +71,7 @@ def arrow_table(table: pyarrow.Table, path: str, options: ReadOptions, places: n
 
 
 def as_usual(table: pyarrow.Table, options: ReadOptions) -> pyarrow.Table:
-    """The table with text of one kind, and labels that are whole floats (integers, some of them missing, of pandas) as integers."""
+    """Convert all text to one type, and float labels to integers if they are whole, as pandas stores integers with missing values."""
     (pa, _), names = pyarrow_modules(), list(table.column_names)
     columns, _ = recognised(options.columns, names)
     labels = {columns.sequence or "sequence", columns.event, *columns.arguments(names)}
@@ -90,7 +90,7 @@ def as_usual(table: pyarrow.Table, options: ReadOptions) -> pyarrow.Table:
 
 @dataclass(eq=False)
 class ArrowTable:
-    """A table of typed columns."""
+    """A `TableSource` for an Arrow table."""
 
     path: str
     header: list[str]
@@ -148,13 +148,13 @@ class ArrowTable:
         return pyarrow_modules()[0].types.is_integer(self.kind(name))
 
     def kind(self, name: str) -> pyarrow.DataType:
-        """The type of a column's values."""
+        """Return the type of a column's values, also if they are dictionary-encoded."""
         kind = self.table.schema.field(name).type
         return kind.value_type if pyarrow_modules()[0].types.is_dictionary(kind) else kind
 
 
 def _listed(values: Any) -> list[Any]:
-    """Python's values; of times beyond Python's calendar, their numbers."""
+    """Return Python values; integers for times outside Python's range of dates."""
     try:
         return values.to_pylist()
     except (OverflowError, ValueError):
@@ -162,7 +162,7 @@ def _listed(values: Any) -> list[Any]:
 
 
 def _instants(column: Any) -> np.ndarray:
-    """Dates or times as datetime64[ns]; NaT where there is none, and where nanoseconds cannot hold it."""
+    """Return dates or times as datetime64[ns]; NaT if they are missing, or outside the range of int64 nanoseconds."""
     pa, _ = pyarrow_modules()
     whole = column.cast(pa.timestamp("s"), safe=False).to_numpy().astype("datetime64[s]")
     first, last = (np.datetime64(f"{year}-01-01", "s") for year in (FIRST_YEAR, LAST_YEAR + 1))
@@ -173,7 +173,7 @@ def _instants(column: Any) -> np.ndarray:
 
 
 def _in_order(codes: np.ndarray, texts: list[str]) -> CodedColumn:
-    """Codes in the order in which values are first met."""
+    """Return the column with codes renumbered in the order of first occurrence."""
     _, first = np.unique(codes, return_index=True)
     order = np.argsort(first, kind="stable")
     place = np.empty(len(order), dtype=np.int64)
@@ -182,7 +182,7 @@ def _in_order(codes: np.ndarray, texts: list[str]) -> CodedColumn:
 
 
 def wrong_kinds(source: ArrowTable, options: ReadOptions) -> list[Problem]:
-    """Columns whose type cannot be what they are used as."""
+    """Return a mistake for each column whose type does not fit its use."""
     types, (columns, _) = pyarrow_modules()[0].types, recognised(options.columns, source.header)
 
     def text(kind: pyarrow.DataType) -> bool:
@@ -211,7 +211,7 @@ def wrong_kinds(source: ArrowTable, options: ReadOptions) -> list[Problem]:
 
 
 def write_parquet(data: EventData, path: Path) -> None:
-    """One row per event, as `events_as_arrow` has them."""
+    """Write the table of `events_as_arrow` as Parquet."""
     _, pq = pyarrow_modules()
     table = events_as_arrow(data)
     with replacing(path) as temporary:
@@ -219,7 +219,7 @@ def write_parquet(data: EventData, path: Path) -> None:
 
 
 def events_as_arrow(data: EventData, zone: str = "UTC") -> pyarrow.Table:
-    """One row per event, timestamps as such, attributes as further columns; a sequence without events is a row without time and event."""
+    """Return a table with one row per event, its attributes as columns. A sequence without events is a row without time and event."""
     pa, _ = pyarrow_modules()
     columns = data.columns
     rows = np.maximum(columns.lengths, 1)
@@ -269,7 +269,7 @@ def events_as_arrow(data: EventData, zone: str = "UTC") -> pyarrow.Table:
 
 
 def _arrow_attribute(attribute: Attribute, filled: np.ndarray) -> Any:
-    """A further column; rows that are not `filled` have no event, and so no value."""
+    """Return an attribute as an Arrow array; rows that are not `filled` have no event, and so a missing value."""
     pa, _ = pyarrow_modules()
     values = attribute.values
     spread, missing = np.zeros(len(filled), dtype=values.dtype), np.ones(len(filled), dtype=bool)
@@ -288,7 +288,7 @@ def _arrow_attribute(attribute: Attribute, filled: np.ndarray) -> Any:
 
 
 def pyarrow_modules() -> tuple[ModuleType, ModuleType]:
-    """pyarrow and pyarrow.parquet, or what to do without them."""
+    """Import pyarrow and pyarrow.parquet; raise an error with a hint if they are not installed."""
     try:
         import pyarrow
         import pyarrow.parquet

@@ -1,9 +1,9 @@
-"""A pickle → plain lists, dicts, numbers and text, and never anything else: no code of the file is run.
+"""A pickle → only plain lists, dicts, numbers and text; no code of the file is run.
 
-Only builtin containers and numpy's numbers and arrays are known, and numpy's own unpickling is not trusted
-either: its scalars become Python numbers and its arrays become lists, built here from their raw bytes. Files
-of Python 2 are read as latin1. The pure-Python unpickler is used because a few bytes can make the one in C
-claim gigabytes for its memo.
+Only builtin containers and numpy's scalars and arrays are supported. numpy's own unpickling is not used: scalars
+become Python numbers and arrays become lists, made here from their raw bytes. Pickles of Python 2 are decoded as
+latin1. The unpickler is the one in pure Python, because a few bytes can make the one in C allocate gigabytes for
+its memo.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _SAFE_KIND = re.compile(r"[<>=|]?(?:[biuf][1248]|b1|[SU]\d{1,6}|O8?)\Z")
 
 
 class _Kind:
-    """A numpy dtype as a pickle describes it: a name, then a byte order."""
+    """A numpy dtype as stored in a pickle: a name and a byte order."""
 
     def __init__(self, name: object, *_: object) -> None:
         name = name.decode("latin1") if isinstance(name, bytes) else name
@@ -41,7 +41,7 @@ class _Kind:
 
 
 class _Array(list[Any]):
-    """A numpy array as a list; what numpy would put into its memory is put into the list."""
+    """A list in place of a numpy array, filled from the array's pickled state."""
 
     def __setstate__(self, state: tuple[Any, ...]) -> None:
         _, shape, kind, fortran, raw = state
@@ -60,7 +60,7 @@ def _values(raw: object, kind: object, shape: object, order: Literal["C", "F"]) 
 
 def _bytes(raw: object) -> bytes:
     if isinstance(raw, str):
-        return raw.encode("latin1")  # bytes of Python 2
+        return raw.encode("latin1")  # bytes in a pickle of Python 2
     if not isinstance(raw, bytes | bytearray):
         raise pickle.UnpicklingError("an array without its bytes")
     return bytes(raw)
@@ -106,7 +106,7 @@ _KNOWN: dict[tuple[str, str], Any] = {
     },
     ("numpy.core.numeric", "_frombuffer"): _from_buffer,
     ("numpy._core.numeric", "_frombuffer"): _from_buffer,
-    ("numpy", "ndarray"): "numpy.ndarray",  # only ever an argument of _reconstruct
+    ("numpy", "ndarray"): "numpy.ndarray",  # only used as an argument of _reconstruct
     ("numpy", "dtype"): _Kind,
     ("_codecs", "encode"): _encode,
     ("builtins", "set"): _set,
@@ -124,7 +124,7 @@ class _Plain(_PurePython):
     dispatch: ClassVar[dict[int, Any]] = dict(_PurePython.dispatch)
 
     def load_bytearray8(self) -> None:
-        # the inherited one makes an array of the claimed size before it looks at what is there
+        # the inherited method allocates the stated size before it checks the number of bytes
         (size,) = struct.unpack("<Q", self.read(8))
         content = self.read(min(size, sys.maxsize))
         if len(content) != size:
@@ -146,7 +146,7 @@ class _Plain(_PurePython):
 
 
 def load(path: Path) -> object:
-    """The content of a pickle as plain Python values, or a `DataError`."""
+    """Return the content of a pickle as plain Python values; raise a `DataError` for anything else."""
     content = read_bytes(path)
     if not content:
         raise DataError(f"{path}: the file is empty, expected a pickle")
@@ -155,6 +155,6 @@ def load(path: Path) -> object:
     except pickle.UnpicklingError as error:
         raise DataError(f"{path}: this pickle is refused: {error}") from None
     except Exception as error:
-        # whatever bytes can provoke in the unpickler is a mistake of the file
+        # every exception in the unpickler means that the file is damaged
         what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
         raise DataError(f"{path}: not a pickle that can be read ({what[:200]})") from None

@@ -1,7 +1,7 @@
-"""Times as files have them → numbers since the start of each sequence, with one clock for all files of a data set.
+"""Times as written in files → float64 since the start of each sequence, with one clock for all files of a data set.
 
-Unix numbers are recognised, rows with timestamps are sorted, starts and ends are settled, and the unit is chosen; every guess is a
-sentence in `said`. Differences are taken in int64.
+Unix numbers are recognised, rows with timestamps are sorted, starts and ends are determined, and the unit is chosen. Each assumption
+is a sentence in `said`. Differences of timestamps are computed in int64.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ from foretell.data.timestamps import (
 from foretell.durations import seconds_in
 from foretell.wording import counted
 
-FAR = 20.0  # a first time this many times as far from 0 as all others are from it is no start of a window
+FAR = 20.0  # warn if a sequence's first time is more than this many times its duration
 NAT = np.datetime64("NaT", "ns")
 
 
 @dataclass(frozen=True, eq=False)
 class PlacedEvents:
-    """Files with float64 times, their clock, and what was assumed."""
+    """Files with float64 times, their clock, and the assumptions about them."""
 
     files: list[RawEvents]
-    starts: list[np.ndarray | None]  # of each file: int64 nanoseconds since 1970 [sequences], or None
+    starts: list[np.ndarray | None]  # per file: int64 [sequences], nanoseconds since 1970, or None
     clock: Clock
     origin: Origin
     said: list[str]
-    problems: list[str]  # located
+    problems: list[str]  # messages with file and line
 
 
 def placed(
@@ -52,9 +52,9 @@ def placed(
     given_origin: Origin = "window",
     given_first: bool | None = None,
 ) -> PlacedEvents:
-    """All files of a data set; `time_unit` and `given_origin` are what its card says.
+    """Place the times of all files of a data set; `time_unit` and `given_origin` are from its card.
 
-    `given_first`: for a part of a file, whether the first events of the whole file are given; None: this is the whole file.
+    `given_first`: for a part of a file, whether clocks start at first events in the whole file; None: this is the whole file.
     """
     made = PlacedEvents(list(files), [None] * len(files), Clock.of_unit(time_unit), given_origin, [], [])
     timed = [raw for raw in files if len(raw.times) or _given(raw.t_ends).any()]
@@ -83,7 +83,7 @@ def _given(bounds: np.ndarray) -> np.ndarray:
 
 
 def _numbers(raw: RawEvents) -> list[np.ndarray]:
-    """Every number of a file that is a time."""
+    """Return all numbers of a file that are times, as arrays."""
     parts = [raw.times, *(one[_given(one)] for one in (raw.t_starts, raw.t_ends, raw.score_from))]
     return [part if part.dtype.kind == "i" or np.isfinite(part).all() else np.zeros(1) for part in parts]
 
@@ -101,7 +101,7 @@ def _as_timestamps(raw: RawEvents, form: str) -> RawEvents:
 
 
 def _place_numbers(made: PlacedEvents, options: ReadOptions) -> PlacedEvents:
-    """Place plain numbers: unchanged, or relative to a start from a column or `first-event`."""
+    """Place plain numbers: unchanged, or relative to starts from a column or from the first events."""
     rule, origin = options.start, made.origin
     if rule and rule != "first-event":
         made.problems.append(
@@ -139,7 +139,7 @@ def _place_numbers(made: PlacedEvents, options: ReadOptions) -> PlacedEvents:
 
 
 def _far_from_zero(times: np.ndarray, offsets: np.ndarray) -> str | None:
-    """A warning where sequences begin far from 0, as seen from their own length."""
+    """Return a warning if most sequences begin far from 0 relative to their duration, else None."""
     lengths = np.diff(offsets)
     several = lengths > 1
     if not several.any():
@@ -191,14 +191,14 @@ def _place_timestamps(
 
 
 def _since(starts: np.ndarray, instants: np.ndarray, clock: Clock) -> np.ndarray:
-    """Numbers since the starts; NaN where there is no instant."""
+    """Return instants as numbers since the starts; NaN is missing."""
     found, known = np.full(len(instants), np.nan), _given(instants)
     found[known] = clock.numbers(instants[known].astype(np.int64), starts[known])
     return found
 
 
 def _inside(offsets: np.ndarray, events: int) -> np.ndarray:
-    """bool [events - 1]: True where two neighbours are of one sequence."""
+    """Return bool [events - 1]: True if two neighbouring events belong to one sequence."""
     inside = np.ones(max(events - 1, 0), dtype=bool)
     borders = offsets[1:-1] - 1
     inside[borders[(borders >= 0) & (borders < len(inside))]] = False
@@ -206,7 +206,7 @@ def _inside(offsets: np.ndarray, events: int) -> np.ndarray:
 
 
 def _arranged(raw: RawEvents, options: ReadOptions, made: PlacedEvents) -> RawEvents:
-    """Rows of each sequence by time, equal times in the order of the file."""
+    """Sort the rows of each sequence by time; rows at equal times stay in the order of the file."""
     times = raw.times.astype("datetime64[ns]")
     falls = np.flatnonzero((np.diff(times.astype(np.int64)) < 0) & _inside(raw.offsets, len(times))) + 1
     if not len(falls):
@@ -237,7 +237,7 @@ def _arranged(raw: RawEvents, options: ReadOptions, made: PlacedEvents) -> RawEv
 def _bounds(
     raw: RawEvents, options: ReadOptions, made: PlacedEvents, of_whole: bool | None = None
 ) -> tuple[np.ndarray, np.ndarray, bool]:
-    """Starts (int64), ends (datetime64, NaT where not given) and whether the start is the first event, which is then not scored."""
+    """Return starts (int64), ends (datetime64, NaT is missing), and whether clocks start at first events, which are then not scored."""
     lengths, problems = np.diff(raw.offsets), []
     some = lengths > 0
     first = np.full(len(lengths), NAT)
@@ -284,7 +284,7 @@ def _bounds(
 
 
 def _ruled(first: np.ndarray, options: ReadOptions) -> np.ndarray:
-    """Where windows start that begin with the first event, its day, week or month, or all at one time."""
+    """Return the starts by the option `start`: the first event, the start of its day, week or month, or one time for all."""
     if options.start == "first-event":
         return first
     if options.start not in START_RULES:

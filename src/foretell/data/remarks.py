@@ -1,4 +1,4 @@
-"""What was noticed in several files of a data set, each kind of remark once: `(path, sentence)` in, `(path, sentence)` out."""
+"""Merge similar remarks about several files of a data set: `(path, sentence)` in, `(path, sentence)` out."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ _NUMBER = re.compile(r"[0-9](?:[0-9,.]*[0-9])?")
 
 
 def kind_of(sentence: str) -> str:
-    """A sentence without its numbers, which is equal for similar messages about different files."""
+    """Return a sentence without its numbers, which is equal for similar remarks about different files."""
     return _NUMBER.sub("#", sentence)
 
 
 def once_per_kind(remarks: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
-    """The first remark of each kind, and at its end which files it holds of, too, with their numbers where these differ."""
+    """Return the first remark of each kind, followed by the other files that it applies to, with their numbers if they differ."""
     kinds: dict[str, list[tuple[str, str]]] = {}
     for path, sentence in remarks:
         kinds.setdefault(kind_of(sentence), []).append((path, sentence))
@@ -29,7 +29,7 @@ def _joined(found: Sequence[tuple[str, str]]) -> tuple[str, str]:
 
 
 def _numbers(sentence: str, other: str) -> str:
-    """` (733 of 733)`: what stands in `other` from the first number that differs to the last."""
+    """Return the part of `other` from the first to the last number that differs, such as ` (733 of 733)`."""
     pairs = list(zip(_NUMBER.finditer(sentence), _NUMBER.finditer(other), strict=True))
     differing = [there for here, there in pairs if here[0] != there[0]]
     return f" ({other[differing[0].start() : differing[-1].end()]})" if differing else ""

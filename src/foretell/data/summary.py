@@ -1,4 +1,4 @@
-"""A data set → the numbers that `foretell data describe` shows; `as_json` is their documented form."""
+"""A data set → the numbers that `foretell data describe` shows; `as_json` returns them in the documented JSON form."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _NONE = LoadReport("", 0, 0, 0.0, (), 0)
 
 @dataclass(frozen=True)
 class Lengths:
-    """Events a sequence."""
+    """Statistics of the number of events per sequence."""
 
     min: int
     median: float
@@ -29,7 +29,7 @@ class Lengths:
 
 @dataclass(frozen=True)
 class Gaps:
-    """Times between neighbouring events of a sequence; `quantile_01` is the 1 % quantile."""
+    """Statistics of the gaps between neighbouring events; `quantile_01` is the 1 % quantile."""
 
     min: float
     quantile_01: float
@@ -40,7 +40,7 @@ class Gaps:
 
 @dataclass(frozen=True)
 class SplitSummary:
-    """One split in numbers. `gaps` is None where no sequence has two events."""
+    """Statistics of one split. `gaps` is None if no sequence has two events."""
 
     sequences: int
     events: int
@@ -48,7 +48,7 @@ class SplitSummary:
     gaps: Gaps | None
     t_end_max: float | None
     t_end_missing: int
-    history_before: int  # sequences of which only what comes after a time is scored
+    history_before: int  # number of sequences that are scored only after some time
     types_used: int
     ties: float
     grid: float | None
@@ -57,7 +57,7 @@ class SplitSummary:
 
 @dataclass(frozen=True)
 class DataSummary:
-    """A data set in numbers; `most_frequent` counts over all splits."""
+    """Statistics of a data set; `most_frequent` is counted over all splits."""
 
     name: str
     path: str
@@ -68,21 +68,21 @@ class DataSummary:
     most_frequent: tuple[tuple[str, int], ...]
     splits: dict[str, SplitSummary]
     seconds_per_unit: float | None = None
-    zone: str | None = None  # of the times below
-    first: str | None = None  # when the first sequence starts and the last one ends, where times are dates
+    zone: str | None = None  # the time zone of `first` and `last`
+    first: str | None = None  # when the first sequence starts and the last one ends, if times are dates
     last: str | None = None
     attributes: tuple[str, ...] = ()
-    leaks: tuple[Leak, ...] = ()  # columns that nearly determine what comes next, in the first split
+    leaks: tuple[Leak, ...] = ()  # leaks found in the first split
 
     def as_json(self) -> dict[str, object]:
-        """Plain lists, dicts, numbers and text."""
+        """Return plain lists, dicts, numbers and text."""
         record = asdict(self)
         record["most_frequent"] = [{"event": name, "count": count} for name, count in self.most_frequent]
         return record
 
 
 def summarise(dataset: Dataset) -> DataSummary:
-    """All numbers of a data set."""
+    """Compute the statistics of a data set."""
     splits = dataset.splits()
     counts = sum((data.type_counts() for data in splits.values()), np.zeros(len(dataset.vocabulary), np.int64))
     order = np.argsort(-counts, kind="stable")[:MOST_FREQUENT]

@@ -1,7 +1,7 @@
-"""Processes whose likelihood is known in closed form → event data drawn from them exactly.
+"""Processes with a likelihood in closed form, and exact draws of event data from them.
 
 Poisson, `λ_e = rate_e`; Hawkes, `λ_e(t) = μ_e + Σ_f Σ_j α_efj Σ_s exp(−β_j (t − s))`; self-correcting,
-`λ(t) = exp(μ t − α N(t−))`. Every sequence carries `nll_true`, its exact negative log-likelihood on `[0, t_end]`.
+`λ(t) = exp(μ t − α N(t−))`. The metadata of each sequence has `nll_true`, its exact negative log-likelihood on `[0, t_end]`.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ class Process(Protocol):
         ...
 
     def draw(self, t_end: float, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-        """Times and types of one sequence on `[0, t_end]`."""
+        """Draw times and types of one sequence on `[0, t_end]`."""
         ...
 
     def log_intensities(self, times: np.ndarray, types: np.ndarray) -> np.ndarray:
-        """Log-intensity of each event's own type just before it, float64 [events]."""
+        """Return the log-intensity of each event's type just before the event, float64 [events]."""
         ...
 
     def integrals(self, times: np.ndarray, types: np.ndarray, t_end: float) -> np.ndarray:
-        """Integral of the total intensity over each gap and, last, over the tail, float64 [events + 1]."""
+        """Return the integral of the total intensity over each gap, and last over the tail, float64 [events + 1]."""
         ...
 
 
 def simulate(process: Process, sequences: int, t_end: float, seed: int, name: str = "simulated") -> EventData:
-    """Independent sequences of a process. The first ones do not depend on the number of sequences."""
+    """Draw independent sequences of a process. Sequence `n` does not depend on the number of sequences."""
     (found,) = simulate_parts(process, sequences, t_end, seed, name, sequences)
     return found
 
@@ -47,7 +47,7 @@ def simulate(process: Process, sequences: int, t_end: float, seed: int, name: st
 def simulate_parts(
     process: Process, sequences: int, t_end: float, seed: int, name: str = "simulated", at_a_time: int = 1 << 12
 ) -> Iterator[EventData]:
-    """The sequences of `simulate`, some at a time."""
+    """Yield the sequences of `simulate` in parts of `at_a_time` sequences."""
     if sequences < 1:
         raise ForetellError(f"{sequences} sequences: expected at least 1")
     if not np.isfinite(t_end) or t_end <= 0:
@@ -63,13 +63,13 @@ def simulate_parts(
 
 
 def nll(process: Process, times: np.ndarray, types: np.ndarray, t_end: float) -> float:
-    """The exact negative log-likelihood of one sequence on `[0, t_end]`, in nats."""
+    """Return the exact negative log-likelihood of one sequence on `[0, t_end]`, in nats."""
     return float(process.integrals(times, types, t_end).sum() - process.log_intensities(times, types).sum())
 
 
 @dataclass(frozen=True)
 class PoissonProcess:
-    """Constant rates, one per type."""
+    """A Poisson process with a constant rate per type."""
 
     rates: tuple[float, ...]
 
@@ -84,26 +84,26 @@ class PoissonProcess:
         return len(self.rates)
 
     def draw(self, t_end: float, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-        """Given their number, the events of a Poisson process are independent and uniform."""
+        """Draw the number of events, then their independent uniform times."""
         rates = np.array(self.rates, dtype=np.float64)
         count = rng.poisson(rates.sum() * t_end)
         times = np.sort(rng.uniform(0.0, t_end, count))
         return times, rng.choice(len(rates), size=count, p=rates / rates.sum())
 
     def log_intensities(self, times: np.ndarray, types: np.ndarray) -> np.ndarray:
-        """The logarithm of each event's rate."""
+        """Return the logarithm of each event's rate."""
         return np.log(np.array(self.rates, dtype=np.float64)[types])
 
     def integrals(self, times: np.ndarray, types: np.ndarray, t_end: float) -> np.ndarray:
-        """Total rate times gap."""
+        """Return the total rate times each gap."""
         return sum(self.rates) * np.diff(times, prepend=0.0, append=t_end)
 
 
 @dataclass(frozen=True)
 class HawkesProcess:
-    """Events excite later events: base rates `mu` [K], jumps `alpha` [K, K, J] (of `e` by `f`), decays `beta` [J]."""
+    """A Hawkes process: base rates `mu` [K], jumps `alpha` [K, K, J] (of type `e` after an event of type `f`), decays `beta` [J]."""
 
-    mu: Any  # arrays, or lists that become arrays
+    mu: Any  # array or list
     alpha: Any
     beta: Any
 
@@ -142,7 +142,7 @@ class HawkesProcess:
         return len(self.mu)
 
     def draw(self, t_end: float, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-        """Thinning. Intensities only fall between events, so the present total is an exact bound on the future."""
+        """Draw by thinning. Intensities only decrease between events, so the current total intensity is a bound until the next event."""
         times: list[float] = []
         types: list[int] = []
         now = 0.0
@@ -157,7 +157,7 @@ class HawkesProcess:
             intensities = self.mu + excited.sum(axis=1)
             level = float(rng.uniform(0.0, bound))
             cumulated = np.cumsum(intensities)
-            # a level above the total is a rejected point; the draw that accepts also chooses the type
+            # the proposal is rejected if the level is above the total; else the same draw chooses the type
             if level < cumulated[-1]:
                 kind = int(np.searchsorted(cumulated, level, side="right"))
                 times.append(now)
@@ -165,7 +165,7 @@ class HawkesProcess:
                 excited = excited + self.alpha[:, kind, :]
 
     def log_intensities(self, times: np.ndarray, types: np.ndarray) -> np.ndarray:
-        """Computed by a recursion over events, in which past excitation decays."""
+        """Return the log-intensities, computed by a recursion over events in which the excitation decays."""
         excited = np.zeros((len(self.mu), len(self.beta)))
         logs = np.empty(len(times))
         for place, (gap, kind) in enumerate(zip(np.diff(times, prepend=0.0), types, strict=True)):
@@ -175,9 +175,9 @@ class HawkesProcess:
         return logs
 
     def integrals(self, times: np.ndarray, types: np.ndarray, t_end: float) -> np.ndarray:
-        """The base rates' share, and what is left of the excitement at the end of each gap."""
+        """Return the integral of the base rates plus the decrease of excitation over each gap, divided by the decays."""
         gaps = np.diff(times, prepend=0.0, append=t_end)
-        jumps = self.alpha.sum(axis=0)  # [K, J], what an event adds to the total
+        jumps = self.alpha.sum(axis=0)  # [K, J]: increase of the total intensity after an event
         excited = np.zeros(len(self.beta))
         totals = np.empty(len(gaps))
         for place, gap in enumerate(gaps):
@@ -189,7 +189,7 @@ class HawkesProcess:
 
 @dataclass(frozen=True)
 class SelfCorrectingProcess:
-    """One type whose intensity grows with time and falls with every event."""
+    """A process with one type, whose intensity grows with time and decreases at every event."""
 
     mu: float = 1.0
     alpha: float = 1.0
@@ -200,28 +200,28 @@ class SelfCorrectingProcess:
 
     @property
     def type_count(self) -> int:
-        """One."""
+        """The number of event types: 1."""
         return 1
 
     def draw(self, t_end: float, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-        """Each waiting time is the inverse of the integral, at an exponential draw."""
+        """Draw each waiting time as the inverse of the integral at an exponential variate."""
         times: list[float] = []
         now = 0.0
         while True:
             level = float(rng.exponential())
             exponent = self.alpha * len(times) - self.mu * now
-            # log(1 + level·μ·e^exponent) without overflow, whatever the exponent
+            # log(1 + level·μ·e^exponent), without overflow for all exponents
             now += float(np.logaddexp(0.0, np.log(level * self.mu) + exponent)) / self.mu
             if now > t_end:
                 return np.array(times), np.zeros(len(times), dtype=np.int32)
             times.append(now)
 
     def log_intensities(self, times: np.ndarray, types: np.ndarray) -> np.ndarray:
-        """`μ t − α N(t−)`."""
+        """Return `μ t − α N(t−)` for each event."""
         return self.mu * times - self.alpha * np.arange(len(times))
 
     def integrals(self, times: np.ndarray, types: np.ndarray, t_end: float) -> np.ndarray:
-        """`e^(μ t − α n) (1 − e^(−μ gap)) / μ` at the end `t` of each gap."""
+        """Return `e^(μ t − α n) (1 − e^(−μ gap)) / μ` for each gap, where `t` is the end of the gap."""
         ends = np.append(times, t_end)
         gaps = np.diff(ends, prepend=0.0)
         return np.exp(self.mu * ends - self.alpha * np.arange(len(ends))) * -np.expm1(-self.mu * gaps) / self.mu

@@ -1,7 +1,7 @@
 """Dates and times as text, local times and Unix numbers → int64 nanoseconds since 1970-01-01T00:00Z, whole columns at once.
 
-ISO 8601: `2012-03-01`, `2012-03-01T12:00`, `2012-03-01 12:00:00.123456789 +01:00`, `…Z`; what is rarer goes through
-`datetime.fromisoformat`, and a pattern with `%` through `datetime.strptime`.
+ISO 8601: `2012-03-01`, `2012-03-01T12:00`, `2012-03-01 12:00:00.123456789 +01:00`, `…Z` are parsed with numpy. Rarer forms are
+parsed by `datetime.fromisoformat`, and patterns with `%` by `datetime.strptime`.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from foretell.wording import did_you_mean
 
 NS = 1_000_000_000
 HOUR = 3600 * NS
-WIDTH = 40  # characters that are looked at; the longest form above has 36
-FIRST_YEAR, LAST_YEAR = 1678, 2261  # what int64 nanoseconds can hold
+WIDTH = 40  # characters that are examined; the longest form above has 36
+FIRST_YEAR, LAST_YEAR = 1678, 2261  # full years within the range of int64 nanoseconds
 UNIX_FACTORS = {"unix-s": NS, "unix-ms": 1_000_000, "unix-us": 1000, "unix-ns": 1}
 UNIX_WORDS = {"unix-s": "seconds", "unix-ms": "milliseconds", "unix-us": "microseconds", "unix-ns": "nanoseconds"}
 UNIX_FROM, UNIX_TO = 631_152_000, 4_102_444_800  # 1990 to 2100, in seconds
 FORMATS = ("auto", "iso", "number", *UNIX_FACTORS)
 EXPECTED_TIME = "a number or a time such as 2012-03-01T12:00:00+01:00 (other forms: `time_format='%d/%m/%Y %H:%M'`)"
-PATTERNS = (  # other ways to write a time that are frequent, of logs and of spreadsheets
+PATTERNS = (  # other frequent formats, in logs and spreadsheets
     *(
         f"%{one}{clock}"
         for one in ("d.%m.%Y", "d/%m/%Y", "m/%d/%Y", "d-%m-%Y", "Y/%m/%d")
@@ -40,22 +40,22 @@ PATTERNS = (  # other ways to write a time that are frequent, of logs and of spr
     "%a, %d %b %Y %H:%M:%S %z",  # mail
     "%d %b %Y %H:%M:%S",
 )
-TRIED = 1000  # texts that a pattern must read to be proposed
+TRIED = 1000  # the number of texts on which a pattern is tested before it is proposed
 
 
 @dataclass(frozen=True)
 class ParsedTimes:
-    """Times of many texts; what is not `valid` could not be read."""
+    """Times parsed from texts; `valid` is False for text that could not be read."""
 
     instants: np.ndarray  # int64 nanoseconds since 1970, in UTC
     valid: np.ndarray  # bool
     zoneless: int = 0  # times without a zone
-    twice: int = 0  # of these, local times that happen twice when clocks go back: the first is taken
-    never: int = 0  # local times that clocks skip when they go forward: read by the offset before
+    twice: int = 0  # local times that exist twice, when clocks go back; the first is used
+    never: int = 0  # local times that do not exist, when clocks go forward; the earlier offset is used
 
 
 def check_format(text: str) -> str:
-    """A time format that exists: one of `FORMATS`, or a pattern with `%` as `strptime` takes it."""
+    """Return a time format if it is in `FORMATS` or a pattern for `strptime`; raise an error otherwise."""
     if text in FORMATS or "%" in text:
         return text
     hint = did_you_mean(text, FORMATS, before="; ")
@@ -65,7 +65,7 @@ def check_format(text: str) -> str:
 
 @lru_cache(maxsize=64)
 def find_zone(name: str) -> tzinfo:
-    """A time zone by its IANA name; a `ForetellError` that names a near one if there is none."""
+    """Return a time zone by its IANA name; raise a `ForetellError` with a similar name if there is none."""
     if name.upper() in ("UTC", "Z"):
         return UTC
     try:
@@ -79,7 +79,7 @@ def find_zone(name: str) -> tzinfo:
 
 
 def expected_time(texts: Sequence[str]) -> str:
-    """What is expected in place of texts that are neither numbers nor ISO 8601: with the pattern that reads all of them, if one does."""
+    """Return the text after "expected" for unreadable times; it names a pattern if one reads all of the texts."""
     some = [text for text in texts if text][:TRIED]
     fitting = [
         f"`time_format={pattern!r}`"
@@ -92,7 +92,7 @@ def expected_time(texts: Sequence[str]) -> str:
 
 
 def parse_time(text: str, zone: str = "UTC") -> int | None:
-    """One time, or None if the text is not a time."""
+    """Parse one time; return None if the text is no time."""
     found = parse_times([text], zone)
     return int(found.instants[0]) if found.valid[0] else None
 
@@ -100,7 +100,7 @@ def parse_time(text: str, zone: str = "UTC") -> int | None:
 def parse_times(
     texts: Sequence[str], zone: str = "UTC", pattern: str = "", counts: np.ndarray | None = None
 ) -> ParsedTimes:
-    """Texts → times; `zone` is that of those without one, and `counts` how often each text is there (once)."""
+    """Parse texts. `zone` is the zone of times without one; `counts` has the number of occurrences of each text (default: 1)."""
     if pattern:
         local, valid, has_zone = _slowly(texts, lambda text: datetime.strptime(text, pattern))
     else:
@@ -146,12 +146,12 @@ def _slowly(texts: Iterable[str], read: Callable[[str], datetime]) -> tuple[np.n
 
 
 def _iso(texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """For each text: nanoseconds minus its UTC offset (local if it has none), whether it could be parsed, and whether it has a
-    zone."""
+    """Parse ISO 8601. Return for each text: nanoseconds in UTC (local time if it has no zone), whether it is valid, and whether it
+    has a zone."""
     lengths = np.fromiter((len(text.rstrip()) for text in texts), dtype=np.int64, count=len(texts))
     packed = "".join([text[:WIDTH].ljust(WIDTH) for text in texts]).encode("ascii", "replace")
     letters = np.frombuffer(packed, dtype=np.uint8).reshape(-1, WIDTH).T.copy()
-    digit = letters - np.uint8(48)  # above 9: no digit
+    digit = letters - np.uint8(48)  # values above 9 are no digits
 
     def number(*places: int) -> tuple[np.ndarray, np.ndarray]:
         value, right = np.zeros(len(texts), dtype=np.int64), np.ones(len(texts), dtype=bool)
@@ -182,7 +182,7 @@ def _iso(texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def _days(number: Callable[..., tuple[np.ndarray, np.ndarray]], letters: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Days since 1970 of `YYYY-MM-DD` at the front, and whether they are days of the calendar."""
+    """Return the days since 1970 of `YYYY-MM-DD` at the start of each text, and whether this is a valid date."""
     (year, right), (month, month_right), (day, day_right) = number(0, 1, 2, 3), number(5, 6), number(8, 9)
     right = right & month_right & day_right & (letters[4] == 45) & (letters[7] == 45)
     right &= (year >= FIRST_YEAR) & (year <= LAST_YEAR) & (month >= 1) & (month <= 12) & (day >= 1)
@@ -194,7 +194,7 @@ def _days(number: Callable[..., tuple[np.ndarray, np.ndarray]], letters: np.ndar
 
 
 def _fraction(digit: np.ndarray, dotted: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Nanoseconds after the point, and how many digits: -1 without a point, 0 where a point has none."""
+    """Return the nanoseconds after the decimal point, and the number of digits there: -1 without a point."""
     value, size, going = np.zeros(len(dotted), dtype=np.int64), np.zeros(len(dotted), dtype=np.int64), dotted.copy()
     for place in range(9):
         going &= digit[20 + place] <= 9
@@ -208,7 +208,7 @@ def _fraction(digit: np.ndarray, dotted: np.ndarray) -> tuple[np.ndarray, np.nda
 def _offset(
     letters: np.ndarray, digit: np.ndarray, at: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Seconds east of UTC, whether they are well written, whether there are any, and where the text ends."""
+    """Return the offset in seconds east of UTC, whether it is valid, whether there is one, and the position where the text ends."""
     rows = np.arange(len(at))
 
     def here(shift: int, of: np.ndarray = letters) -> np.ndarray:
@@ -235,9 +235,9 @@ def _offset(
 
 
 def localised(local: np.ndarray, zone: str, counts: np.ndarray | None = None) -> ParsedTimes:
-    """Local nanoseconds of a zone → UTC, hour by hour: only hours in which an offset changes are looked at time by time.
+    """Convert local nanoseconds of a zone to UTC. The offset is computed per hour; only in hours with a change, per time.
 
-    `counts` says how often each time is there (once).
+    `counts` has the number of occurrences of each time (default: 1).
     """
     where = find_zone(zone)
     if where is UTC:
@@ -254,7 +254,7 @@ def localised(local: np.ndarray, zone: str, counts: np.ndarray | None = None) ->
 
 
 def _steady_offset(second: int, zone: tzinfo) -> float:
-    """The offset of a whole local hour, in seconds; NaN where it changes within."""
+    """Return the offset of a local hour in seconds; NaN if it changes within the hour."""
     found = {_offset_at(when, zone, fold) for when in (second, second + 3599) for fold in (0, 1)}
     return found.pop() if len(found) == 1 else np.nan
 
@@ -267,7 +267,7 @@ def _offset_at(second: int, zone: tzinfo, fold: int) -> int:
 
 
 def unix_format(parts: Iterable[np.ndarray]) -> str | None:
-    """`unix-s`, `unix-ms`, … if all numbers, read so, lie between 1990 and 2100; None otherwise."""
+    """Return the format (`unix-s`, `unix-ms`, …) in which all numbers lie between 1990 and 2100; None if there is no such format."""
     found: str | None = None
     for part in parts:
         if not len(part):
@@ -288,7 +288,7 @@ def unix_format(parts: Iterable[np.ndarray]) -> str | None:
 
 
 def from_unix(numbers: np.ndarray, form: str) -> np.ndarray:
-    """Unix numbers → nanoseconds: integers exactly, floats to the microsecond, which is what float64 resolves."""
+    """Convert Unix numbers to nanoseconds: integers exactly, floats rounded to microseconds, the precision of float64."""
     factor = UNIX_FACTORS[form]
     if numbers.dtype.kind in "iu":
         return numbers.astype(np.int64) * factor

@@ -1,7 +1,7 @@
-"""Hours of the week: moments and spans of time in a zone in, the hour of each, and the observed time of each hour, out.
+"""Hours of the week: the hour of each moment, and the observed time in each hour, in a time zone.
 
-Hour 0 begins on Monday at midnight, local time. `Σ_h rate_h·(time in hour h)` up to a moment is a function of local time that
-grows by the same amount every week, except when clocks go forward or back.
+Hour 0 begins on Monday at midnight, local time. The time in hour `h` up to a moment is a function of local time that grows by the
+same amount every week; spans across a change of the zone's offset are corrected.
 """
 
 from __future__ import annotations
@@ -13,33 +13,33 @@ from foretell.data.dataset import EventData
 
 
 def hours_of(moments: np.ndarray, zone: ZoneClock) -> np.ndarray:
-    """The hour of the week of each moment: int64."""
+    """Return the hour of the week of each moment: int64."""
     return np.minimum((zone.local(moments) % WEEK / HOUR).astype(np.int64), HOURS - 1)
 
 
 def hours_watched(begin: np.ndarray, end: np.ndarray, zone: ZoneClock) -> np.ndarray:
-    """Seconds in each hour of the week, of all spans from `begin` to `end` together: float64 [168]."""
+    """Return the seconds in each hour of the week, summed over the spans from `begin` to `end`: float64 [168]."""
     found = _up_to(zone.local(end)) - _up_to(zone.local(begin))
     for moment, before, after in zip(zone.moments, zone.offsets, zone.offsets[1:], strict=False):
         crossed = int(((begin < moment) & (moment <= end)).sum())
-        if crossed:  # the local time between the two offsets was skipped, or came twice
+        if crossed:  # the local time between the two offsets was skipped or repeated
             edges = np.array([moment + before]), np.array([moment + after])
             found -= crossed * (_up_to(edges[1]) - _up_to(edges[0]))
     return found
 
 
 def _up_to(local: np.ndarray) -> np.ndarray:
-    """Seconds in each hour of the week from a Monday at midnight up to local times, added up: float64 [168]."""
+    """Return the seconds in each hour of the week from moment 0 (a Monday at midnight) to local times, summed: float64 [168]."""
     weeks, rest = np.divmod(local, WEEK)
     hour = np.minimum((rest / HOUR).astype(np.int64), HOURS - 1)
     found = np.bincount(hour, weights=rest - hour * HOUR, minlength=HOURS)
-    whole = np.bincount(hour, minlength=HOURS)  # those that end in an hour have been through all before it
+    whole = np.bincount(hour, minlength=HOURS)  # times in an hour contain all earlier hours of that week
     through = whole.sum() - whole.cumsum()
     return found + HOUR * (through + weeks.sum())
 
 
 def weekly_counts(data: EventData, calendar: Calendar) -> tuple[np.ndarray, np.ndarray]:
-    """Scored events of each type in each hour of the week, int64 [K, 168], and the seconds that each hour was watched, float64 [168]."""
+    """Return the scored events per type and hour of the week, int64 [K, 168], and the observed seconds per hour, float64 [168]."""
     zone, types = zone_clock(calendar.zone), len(data.vocabulary)
     begins, ends, moments, kinds = [], [], [], []
     for sequence in data:

@@ -1,4 +1,4 @@
-"""Further columns of a table as files have them: one value per event, those of sequences repeated where a file has rows."""
+"""Attributes as they are written to files: one value per event; values of sequences are repeated for each event."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from foretell.data.columns import Attribute, Columns
 
 
 def attribute_columns(columns: Columns, taken: Collection[str]) -> dict[str, Attribute]:
-    """All further columns, one value per event, under names that are not `taken`."""
+    """Return all attributes with one value per event, with names that are not in `taken`."""
     rows = np.repeat(np.arange(len(columns)), columns.lengths)
     of_sequences = {name: one.take(rows) for name, one in columns.sequence_attributes.items()}
     free = free_names(columns.attributes, taken)
@@ -19,7 +19,7 @@ def attribute_columns(columns: Columns, taken: Collection[str]) -> dict[str, Att
 
 
 def free_names(attributes: Mapping[str, Attribute], taken: Collection[str]) -> dict[str, Attribute]:
-    """Columns by a name that nothing else has: one that is taken gets a `_`."""
+    """Return the attributes by unique names: a name in `taken` gets a `_`."""
     made: dict[str, Attribute] = {}
     for name, one in attributes.items():
         while name in taken or name in made:
@@ -29,7 +29,7 @@ def free_names(attributes: Mapping[str, Attribute], taken: Collection[str]) -> d
 
 
 def plain_values(attribute: Attribute) -> list[object]:
-    """Text and numbers as Python has them, dates as ISO 8601; None where there is no value."""
+    """Return the values as Python text and numbers, dates as ISO 8601 text; None is missing."""
     values = attribute.values
     if attribute.categories is not None:
         return list(attribute.texts())
@@ -41,5 +41,5 @@ def plain_values(attribute: Attribute) -> list[object]:
 
 
 def cell_texts(attribute: Attribute) -> list[str]:
-    """The values as cells of a text table; "" where there is none."""
+    """Return the values as text cells; "" is missing."""
     return ["" if value is None else str(value) for value in plain_values(attribute)]

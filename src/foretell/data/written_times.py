@@ -1,4 +1,4 @@
-"""Times as a file has them: timestamps in ISO 8601 where the data have an absolute clock, numbers in full otherwise."""
+"""Times as text for files: ISO 8601 timestamps if the data have an absolute clock, else numbers with all digits."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def event_instants(data: EventData) -> np.ndarray | None:
-    """Nanoseconds since 1970 of all events; None without an absolute clock."""
+    """Return the times of all events in nanoseconds since 1970; None without an absolute clock."""
     columns = data.columns
     if columns.starts is None:
         return None
@@ -21,12 +21,12 @@ def event_instants(data: EventData) -> np.ndarray | None:
 
 
 def end_instants(data: EventData) -> np.ndarray | None:
-    """Nanoseconds since 1970 of the ends of all sequences; None without an absolute clock."""
+    """Return the ends of all sequences in nanoseconds since 1970; None without an absolute clock."""
     return None if data.columns.starts is None else data.clock.instants(data.columns.t_ends, data.columns.starts)
 
 
 def score_instants(data: EventData) -> np.ndarray | None:
-    """Nanoseconds since 1970 from which sequences are scored; None without an absolute clock, or where all are scored from 0."""
+    """Return the `scored_from` of all sequences in nanoseconds since 1970; None without an absolute clock, or if all are 0."""
     columns = data.columns
     if columns.starts is None or columns.scored_from is None:
         return None
@@ -34,24 +34,24 @@ def score_instants(data: EventData) -> np.ndarray | None:
 
 
 def ends_known(data: EventData) -> np.ndarray:
-    """bool [sequences]: True where t_end was given, and not taken from the last event."""
+    """Return bool [sequences]: False if t_end is only the last event's time."""
     assumed = data.columns.ends_assumed
     return np.ones(len(data), dtype=bool) if assumed is None else ~assumed
 
 
 def starts_known(data: EventData) -> bool:
-    """Whether a file needs the starts of sequences: with an absolute clock, unless they start at their first event."""
+    """Whether the starts of sequences must be written: with an absolute clock, unless clocks start at first events."""
     return data.columns.starts is not None and data.origin == "window"
 
 
 def written_times(data: EventData) -> list[str]:
-    """The times of all events as text."""
+    """Return the times of all events as text."""
     instants = event_instants(data)
     return [repr(time) for time in data.columns.times.tolist()] if instants is None else iso_texts(instants)
 
 
 def written_bounds(data: EventData) -> tuple[list[str], list[str]]:
-    """Starts and ends of sequences as text, empty where an end was only assumed; an empty list where none has to be told."""
+    """Return starts and ends of sequences as text, "" for assumed ends; a list is empty if it need not be written."""
     columns = data.columns
     instants = end_instants(data)
     ends = [repr(end) for end in columns.t_ends.tolist()] if instants is None else iso_texts(instants)
@@ -62,7 +62,7 @@ def written_bounds(data: EventData) -> tuple[list[str], list[str]]:
 
 
 def written_score_from(data: EventData) -> list[str]:
-    """Times to score sequences from as text, empty where that is 0; an empty list where it is so everywhere."""
+    """Return `scored_from` of sequences as text, "" for 0; the list is empty if all are 0."""
     found, instants = data.columns.scored_from, score_instants(data)
     if found is None or not found.any():
         return []
