@@ -1,1 +1,1 @@
-"""SEQUENCES ↔ A FOLDER OF FLAT FILES: data sets that are larger than memory, written in bounded memory and mapped when read."""
+"""Packed data sets, for data larger than memory: folders of flat files, written in bounded memory and memory-mapped when read."""

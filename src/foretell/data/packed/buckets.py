@@ -1,7 +1,7 @@
-"""A long table of any size → buckets on disk, each with all rows of its sequences, in the order of the file.
+"""Split a long table of any size into buckets on disk. All rows of a sequence are in one bucket, in the order of the file.
 
-A row goes to the bucket that the hash of its sequence names, so that a bucket fits into memory though the table does not. Buckets are Arrow
-streams. On the way, columns of text are looked at as a whole: numbers, categories, or free text.
+The hash of its sequence determines the bucket of a row, so that each bucket fits into memory. Buckets are Arrow streams. Meanwhile,
+statistics of each text column are collected, to decide whether the whole column is numbers, categories, or free text.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from foretell.data.raw import PlaceUnit
 from foretell.data.read_options import ReadOptions
 from foretell.data.tables import CodedColumn, TimeColumn, is_free_text, read_numbers, text_attribute
 
-PLACE = "place of the row"  # the last column of a bucket
+PLACE = "place of the row"  # name of the last column of a bucket: line or row numbers
 BUCKET_ROWS = 1 << 20
 MOST_BUCKETS = 512
-MOST_DISTINCT = 200_000  # texts of a column that are kept to count them; a column with more is free text
+MOST_DISTINCT = 200_000  # distinct texts that are stored per column; a column with more is free text
 
 
 @dataclass
 class TextKind:
-    """The kinds of values in the texts of a column, over all batches so far."""
+    """Statistics of a text column over all batches so far, to determine its kind."""
 
     rows: int = 0
     numbers: bool = True
@@ -38,7 +38,7 @@ class TextKind:
     distinct: set[str] = field(default_factory=set)
 
     def add(self, texts: list[str], rows: int) -> None:
-        """The distinct texts of a batch, and how many rows it has."""
+        """Add a batch: its distinct texts, and its number of rows."""
         values = [text.strip() for text in texts]
         given = [value for value in values if value]
         self.rows += rows
@@ -53,14 +53,14 @@ class TextKind:
 
     @property
     def is_free(self) -> bool:
-        """Whether the column says something else in most rows; one with more texts than are counted is taken to."""
+        """Whether the column is free text: most rows have different values, or there are too many distinct values to count."""
         many = len(self.distinct) >= MOST_DISTINCT or is_free_text(len(self.distinct), self.rows)
         return many and not self.are_numbers
 
 
 @dataclass(eq=False)
 class PartTable:
-    """One bucket as a table, whose columns are what they are in the whole file."""
+    """A bucket as a `TableSource`; the kinds of its columns are those in the whole file."""
 
     inner: TextTable | ArrowTable
     kinds: dict[str, TextKind]
@@ -93,7 +93,7 @@ class PartTable:
 
 
 def categories_of(cells: CodedColumn) -> Attribute:
-    """A column of text, though all of it here may look like numbers."""
+    """Return a column as categories, even if all values in this bucket look like numbers."""
     places: dict[str, int] = {}
     values = [value.strip() for value in cells.values]
     codes = [places.setdefault(value, len(places)) if value else -1 for value in values]
@@ -101,7 +101,7 @@ def categories_of(cells: CodedColumn) -> Attribute:
 
 
 class BucketFolder:
-    """The buckets of one table. `header` has the names of its columns, of which `sequence` is the place of the sequence's, or None."""
+    """The buckets of one table. `header` has the names of its columns; `sequence` is the index of the column of sequences, or None."""
 
     def __init__(self, folder: Path, header: list[str], sequence: int | None, buckets: int) -> None:
         folder.mkdir(parents=True)
@@ -112,7 +112,7 @@ class BucketFolder:
         self.rows = 0
 
     def add(self, batch: Any, plain: Iterable[str]) -> None:
-        """A batch of rows: the columns by their places, and `PLACE`; the columns called `plain` are no attributes."""
+        """Add a batch of rows: the columns of `header`, then `PLACE`. Columns named in `plain` do not become attributes."""
         pa, _ = pyarrow_modules()
         self.rows += batch.num_rows
         for number, name in enumerate(self.header):
@@ -153,7 +153,7 @@ class BucketFolder:
             writer.close()
 
     def tables(self, make: Callable[[Any, np.ndarray], TextTable | ArrowTable]) -> Iterable[PartTable]:
-        """The buckets as tables, each removed from the disk as soon as it is read."""
+        """Yield the buckets as tables, deleting each file after it is read."""
         pa, _ = pyarrow_modules()
         self.close()
         for bucket in sorted(self.writers):
@@ -165,7 +165,7 @@ class BucketFolder:
 
 
 def text_table(path: str, header: list[str], table: Any, places: np.ndarray) -> TextTable:
-    """A bucket of text cells."""
+    """Return a bucket of text cells as a `TextTable`."""
     pa, _ = pyarrow_modules()
     columns: list[CodedColumn] = []
     for column in table.columns:

@@ -1,4 +1,4 @@
-"""What lies in a packed folder: its manifest, and one file per column and split, each of one type of number.
+"""The layout of a packed folder: a manifest, and one file per column and split, with values of one dtype.
 
 ```text
 FOLDER/packed.json           the manifest: version, types, clock, splits with their shards, columns and checksums
@@ -6,7 +6,7 @@ FOLDER/dataset.toml          the card
 FOLDER/train/times.f64 …     a column of all sequences, one after the other, little-endian
 ```
 
-A *shard* is a range of consecutive sequences: it is sorted and written at once, has one checksum, and is shuffled as a unit.
+A *shard* is a range of consecutive sequences, which is written at once, has one checksum, and is shuffled as a unit.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from foretell.errors import DataError, short
 
 MANIFEST = "packed.json"
 FORMAT, VERSION = "foretell packed data", 1
-SHARD_EVENTS = 1 << 20  # of a shard, unless one sequence has more
+SHARD_EVENTS = 1 << 20  # the largest number of events in a shard, unless one sequence has more
 MOST_SHARDS = 10_000_000
 AttributeKind = Literal["number", "integer", "time", "text"]
-Scope = Literal["event", "sequence", "offset", "letter"]  # what a column has one value for
+Scope = Literal["event", "sequence", "offset", "letter"]  # the unit that has one value in a column
 
 
 @dataclass(frozen=True)
 class ColumnFile:
-    """A file of a split: its name, the type of its values, and what it has one value for."""
+    """A file of a split: its name, the dtype of its values, and their scope (one per event, sequence, …)."""
 
     name: str
     dtype: str
@@ -59,7 +59,7 @@ STORED: dict[AttributeKind, str] = {"number": "<f8", "integer": "<i8", "time": "
 
 @dataclass(frozen=True)
 class AttributeEntry:
-    """A further column: its name, what it holds and, of text, the categories that its codes stand for."""
+    """An attribute in the manifest: name, kind and scope; for text also the categories."""
 
     name: str
     kind: AttributeKind
@@ -67,18 +67,18 @@ class AttributeEntry:
     categories: tuple[str, ...] = ()
 
     def file(self, place: int) -> ColumnFile:
-        """The file of the attribute in this place of the manifest."""
+        """Return the file of this attribute, which has index `place` in the manifest."""
         dtype = STORED[self.kind]
         return ColumnFile(f"attribute{place}.{dtype[1]}{8 * int(dtype[2])}", dtype, self.scope)
 
 
 @dataclass(frozen=True)
 class ShardEntry:
-    """How much of a split a shard holds, and the checksum (CRC-32) of its part of all files, in the order of the files."""
+    """A shard in the manifest: its sizes, and the CRC-32 of its parts of all files, in the order of the files."""
 
     sequences: int
     events: int
-    letters: tuple[int, int]  # bytes of ids and of metadata
+    letters: tuple[int, int]  # number of bytes of ids, and of metadata
     checksum: int
 
 
@@ -87,7 +87,7 @@ class SplitEntry:
     """A split in the manifest."""
 
     shards: tuple[ShardEntry, ...]
-    optional: tuple[str, ...] = ()  # which of `SOMETIMES` are there
+    optional: tuple[str, ...] = ()  # names of the files in `SOMETIMES` that exist
     attributes: tuple[AttributeEntry, ...] = ()
     report: dict[str, Any] = field(default_factory=dict)
 
@@ -100,12 +100,12 @@ class SplitEntry:
         return sum(shard.events for shard in self.shards)
 
     def files(self) -> list[ColumnFile]:
-        """All files of the split, in the order in which checksums take them."""
+        """Return all files of the split, in the order used for checksums."""
         there = [one for one in SOMETIMES if one.name in self.optional]
         return [*ALWAYS, *there, *(one.file(place) for place, one in enumerate(self.attributes))]
 
     def to_json(self) -> dict[str, Any]:
-        """The entry as JSON; `read_split` is the inverse."""
+        """Return the entry as JSON values; `read_split` is the inverse."""
         return {
             "shards": [[one.sequences, one.events, *one.letters, one.checksum] for one in self.shards],
             "optional": list(self.optional),
@@ -115,7 +115,7 @@ class SplitEntry:
 
 
 def sizes(shard: ShardEntry, file: ColumnFile, first: bool) -> int:
-    """Values that a shard has in a file; offsets have one more in all, which is the first shard's."""
+    """Return the number of values of a shard in a file; offsets have an additional value in the first shard."""
     if file.scope == "letter":
         return shard.letters[0 if file.name.startswith("ids") else 1]
     if file.scope == "event":
@@ -124,7 +124,7 @@ def sizes(shard: ShardEntry, file: ColumnFile, first: bool) -> int:
 
 
 def byte_ranges(entry: SplitEntry, file: ColumnFile) -> Iterator[tuple[int, int]]:
-    """The positions of the shards in a file, in bytes."""
+    """Yield the (start, stop) of each shard in a file, in bytes."""
     size, start = np.dtype(file.dtype).itemsize, 0
     for place, shard in enumerate(entry.shards):
         stop = start + size * sizes(shard, file, place == 0)
@@ -133,7 +133,7 @@ def byte_ranges(entry: SplitEntry, file: ColumnFile) -> Iterator[tuple[int, int]
 
 
 def read_split(path: Path, name: str, found: Any) -> SplitEntry:
-    """A checked split of a manifest; invalid input raises a `DataError`."""
+    """Check and return a split of a manifest; raise a `DataError` for invalid input."""
 
     def wrong(what: str, value: Any) -> DataError:
         said = f"{path}: split {name!r}: {what} is {short(value)}, expected what `foretell data pack` wrote"
@@ -182,5 +182,5 @@ def _texts(found: Any) -> bool:
 
 
 def joined_checksum(parts: Iterable[int]) -> int:
-    """The checksum of a shard from those of its parts of all files, in the order of the files."""
+    """Combine the checksums of a shard's parts of all files, in the order of the files."""
     return zlib.crc32(b"".join(one.to_bytes(4, "little") for one in parts))

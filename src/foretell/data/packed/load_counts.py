@@ -1,4 +1,4 @@
-"""The `LoadReport` of a split that is met shard by shard: counts that add up, and shares of them in the end."""
+"""The `LoadReport` of a split that is processed shard by shard, from counts that are summed over shards."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from foretell.data.dataset import GRIDS, LoadReport, grid_shares
 
 
 class LoadCounts:
-    """The counts for a `LoadReport`, over all shards so far."""
+    """Counts for a `LoadReport`, summed over all shards so far."""
 
     def __init__(self) -> None:
         self.sequences = self.events = self.gaps = self.ties = self.missing_ends = 0
         self.on_grid: dict[float, int] = dict.fromkeys(GRIDS, 0)
 
     def add(self, columns: Columns) -> None:
-        """Count a shard."""
+        """Add the counts of a shard."""
         gaps = gaps_of(columns.times, columns.offsets)
         self.sequences += len(columns)
         self.events += len(columns.times)
@@ -26,13 +26,13 @@ class LoadCounts:
         if not len(columns.times):
             return
         shares = dict(grid_shares(columns.times))
-        # a grid that the times of one shard do not resolve says nothing of the whole
+        # keep only grids that float64 resolves at the times of every shard
         self.on_grid = {
             one: count + round(shares[one] * len(columns.times)) for one, count in self.on_grid.items() if one in shares
         }
 
     def report(self, path: str, attributes: tuple[str, ...] = (), unused: tuple[str, ...] = ()) -> LoadReport:
-        """The report of everything that was counted."""
+        """Return the report of all shards."""
         return LoadReport(
             path=path,
             sequences=self.sequences,
@@ -46,7 +46,7 @@ class LoadCounts:
 
 
 def positive_gaps(times: np.ndarray, offsets: np.ndarray) -> np.ndarray:
-    """Gaps between neighbours of one sequence that are not zero, of int64 times that may be unsorted inside their sequence."""
+    """Return the positive gaps between neighbouring events of a sequence; the int64 times may be unsorted within a sequence."""
     sequences = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
     ordered = times[np.lexsort((times, sequences))] if len(times) else times
     gaps = gaps_of(ordered, offsets)

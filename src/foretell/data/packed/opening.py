@@ -1,6 +1,6 @@
-"""A packed folder → a `Dataset` whose columns are mapped from the files, checked once, shard by shard.
+"""A packed folder → a `Dataset` with memory-mapped columns, which are checked once, shard by shard.
 
-A folder is not trusted: sizes, checksums and values are checked before the first use, in one pass.
+A folder is not trusted: sizes, checksums and values are checked in one pass before the first use.
 """
 
 from __future__ import annotations
@@ -38,20 +38,20 @@ AGAIN = "pack the data again"
 
 
 def is_packed(path: Path) -> bool:
-    """Whether a folder is one that `foretell data pack` wrote."""
+    """Whether a folder was written by `foretell data pack`."""
     return (path / MANIFEST).is_file()
 
 
 def split_names(path: Path) -> set[str]:
-    """The splits that a packed folder has."""
+    """Return the names of the splits in a packed folder."""
     return {name for name in SPLITS if (path / name).is_dir()}
 
 
 def open_packed(path: Path, options: ReadOptions, unseen: Sequence[str] = ()) -> Dataset:
-    """The data set in a packed folder; splits that are to stay `unseen` are not opened.
+    """Open the data set in a packed folder, except for the splits in `unseen`.
 
     Raises:
-        DataError: the folder is damaged, or options are given that only mean something while a file is read.
+        DataError: the folder is damaged, or an option is set that only applies to reading unpacked files.
     """
     refused = [f"`{name}=`" for name in ("time_format", "start", "observed_until") if getattr(options, name)]
     if refused:
@@ -124,7 +124,7 @@ def _clock(path: Path, manifest: Mapping[str, Any]) -> Clock:
 
 
 def _report(path: Path, entry: SplitEntry) -> LoadReport:
-    """The report of the split; what is not as it should be is taken as nothing noticed."""
+    """Return the report of a split; invalid values in the manifest become 0 or empty."""
     found = entry.report
 
     def number(name: str) -> float:
@@ -154,7 +154,7 @@ def _report(path: Path, entry: SplitEntry) -> LoadReport:
 
 
 def _check_covariates(path: Path, names: CovariateNames, columns: Columns) -> None:
-    """Named covariates were made when the data were packed."""
+    """Raise an error if named covariates are not in the packed data; they can only be added by packing again."""
     problems: list[str] = []
     for option, wanted, there in (
         ("covariates", names.events, columns.attributes),
@@ -170,7 +170,7 @@ def _check_covariates(path: Path, names: CovariateNames, columns: Columns) -> No
 
 
 class MappedSplit:
-    """The files of one split, mapped and checked."""
+    """The memory-mapped files of one split."""
 
     def __init__(self, folder: Path, name: str, entry: SplitEntry) -> None:
         self.folder, self.name, self.entry = folder, name, entry
@@ -196,13 +196,13 @@ class MappedSplit:
         return np.frombuffer(mapped, dtype=dtype)
 
     def release(self) -> None:
-        """Release the memory pages; they are read again when needed."""
+        """Release the memory pages; the system reads them again when needed."""
         if hasattr(mmap, "MADV_DONTNEED"):
             for one in self.maps:
                 one.madvise(mmap.MADV_DONTNEED)
 
     def columns(self, types: int) -> Columns:
-        """The split as `Columns`, after checking all of it."""
+        """Check the whole split and return it as `Columns`."""
         self._check(types)
         found, entry = self.arrays, self.entry
         attributes: dict[str, dict[str, Attribute]] = {"event": {}, "sequence": {}}
@@ -251,7 +251,7 @@ class MappedSplit:
             self.release()
 
     def _wrong(self, sequences: tuple[int, int], events: tuple[int, int], letters: list[int], types: int) -> str:
-        """The mistake in the values of a shard; "" if there is none."""
+        """Return the first mistake in the values of a shard; "" if there is none."""
         found, (first, last) = self.arrays, sequences
         offsets = found["offsets.i64"][first : last + 1]
         if offsets[0] != events[0] or offsets[-1] != events[1] or (np.diff(offsets) < 0).any():
@@ -298,11 +298,11 @@ class MappedSplit:
         except UnicodeDecodeError:
             return False
         begins = places[:-1][np.diff(places) > 0] - start
-        return not (content[begins] & 0xC0 == 0x80).any()  # none begins in the middle of a letter
+        return not (content[begins] & 0xC0 == 0x80).any()  # no text begins inside a UTF-8 character
 
 
 def _is_time(values: np.ndarray) -> bool:
-    """Whether all are finite and not negative."""
+    """Whether all values are finite and not negative."""
     return not len(values) or bool(values.min() >= 0.0 and values.max() < np.inf)
 
 

@@ -1,8 +1,8 @@
-"""`foretell data pack`: anything that `load` reads → a packed folder, in bounded memory where the format allows it.
+"""`foretell data pack`: any source that `load` reads → a packed folder, in bounded memory if the format allows it.
 
-1. Every file becomes parts of whole sequences (`parts`), which wait on disk (`raw_files`) while facts about them are collected.
-2. Decisions for all parts are made (`settling`). 3. Each part is placed in time and assembled like a separate file, and appended
-to its split (`writer`).
+1. Each file is split into parts of whole sequences (`parts`), which are stored on disk (`raw_files`), and facts about them are
+collected. 2. The facts determine settings for all parts (`settling`). 3. The times of each part are placed, the part is assembled
+like a separate file, and appended to its split (`writer`).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ Shares = tuple[float, float, float]
 
 
 def no_progress(words: str, done: int, of: int) -> None:
-    """Ignore progress."""
+    """A progress callback that does nothing."""
 
 
 def pack(
@@ -52,18 +52,18 @@ def pack(
     seed: int = 0,
     progress: Progress = no_progress,
 ) -> dict[str, tuple[int, int]]:
-    """Write a packed folder of a data set; returns sequences and events of each split.
+    """Write a data set as a packed folder; return the numbers of sequences and events of each split.
 
     Args:
-        source: What `load` takes: a folder of splits, a file, the name of an embedded data set, and so on.
+        source: Any source of `load`: a folder of splits, a file, the name of an embedded data set, and so on.
         target: A folder that does not exist yet.
         options: How files are read.
-        shares: The shares of train, dev and test, if the source has only one split; sequences are drawn as for `data.split`.
-        seed: The seed of that draw, as `data.split_seed`.
+        shares: The shares of train, dev and test, if the source has only one split; sequences are assigned as by `data.split`.
+        seed: The seed of this assignment, as `data.split_seed`.
         progress: Called with a description, the finished amount, and the total.
 
     Raises:
-        DataError: mistakes in the data, all of them; nothing is written.
+        DataError: all mistakes in the data; nothing is written.
     """
     target, options = Path(target), ReadOptions() if options is None else options
     heard: list[tuple[str, str]] = []
@@ -85,18 +85,18 @@ def pack(
 
 
 def format_of(path: Path) -> str:
-    """The suffix that names the format, without `.gz`."""
+    """Return the suffix that determines the format, without `.gz`."""
     return Path(path.name.lower().removesuffix(".gz")).suffix
 
 
 @dataclass(eq=False)
 class _Packing:
-    """One run of packing files part by part."""
+    """The state of packing files part by part."""
 
     writer: PackWriter
     files: Mapping[str, Path]
     options: ReadOptions
-    card: Card | None  # None: one file, which is all there is
+    card: Card | None  # None: the source is a single file
     vocabulary: Vocabulary | None
     shares: Shares | None
     seed: int
@@ -104,7 +104,7 @@ class _Packing:
     parts: list[tuple[str, Path]] = field(default_factory=list)
     facts: PartFacts = field(default_factory=PartFacts)
     hashes: dict[str, list[np.ndarray]] = field(default_factory=dict)
-    keys: set[str] = field(default_factory=set)  # of metadata, where covariates may be taken from them
+    keys: set[str] = field(default_factory=set)  # metadata keys, if covariates may come from them
     events: int = 0
     sequences: int = 0
     unused: tuple[str, ...] = ()
@@ -183,7 +183,7 @@ class _Packing:
     def _assembled(
         self, raw: RawEvents, decisions: SettledParts, vocabulary: Vocabulary
     ) -> tuple[EventData | None, list[str]]:
-        """Treat a part as a separate file, with the decisions for the whole data set."""
+        """Assemble a part like a separate file, with the settings for the whole data set."""
         if decisions.worded:
             raw = in_words(raw)
         options = replace(self._with_covariates_of(raw), time_format=decisions.time_format)
@@ -196,7 +196,7 @@ class _Packing:
         return assemble(0, made, vocabulary, "part", options, self.vocabulary is not None)
 
     def _with_covariates_of(self, raw: RawEvents) -> ReadOptions:
-        """The covariates that this part has, or that nothing has, which is a mistake."""
+        """Return the options without the covariates that only other parts have; a covariate in no part stays, and is an error later."""
         here = {*raw.attributes, *raw.sequence_attributes, *(key for one in raw.metadata for key in one)}
         everywhere = self.keys | set(self.facts.kinds)
 
@@ -207,12 +207,12 @@ class _Packing:
         return replace(self.options, covariates=known(self.options.covariates), static=known(self.options.static))
 
     def _kinds(self, decisions: SettledParts) -> dict[str, AttributeKind]:
-        """How attributes are stored; those that become one value per sequence are numbers then, or text."""
+        """Return the stored kind of each attribute, except static covariates, which become one value per sequence."""
         static = {text.partition(":")[0] for text in self.options.static}
         return {name: kind for name, kind in decisions.kinds.items() if name not in static}
 
     def _members(self) -> np.ndarray | None:
-        """The split (0, 1, 2) of each sequence, where one split is shared out."""
+        """Return the split (0, 1, 2) of each sequence if `shares` is set, else None."""
         if self.shares is None:
             return None
         if len(self.files) > 1:
@@ -220,7 +220,7 @@ class _Packing:
         return shared_out(sum(len(one) for parts in self.hashes.values() for one in parts), self.shares, self.seed)
 
     def _repeated(self) -> dict[str, set[int]]:
-        """Hashes of ids that more than one sequence of a split has."""
+        """Return, per split, the hashes that occur for the ids of several sequences."""
         found: dict[str, set[int]] = {}
         for split, parts in self.hashes.items():
             values, counts = np.unique(np.concatenate(parts), return_counts=True)
@@ -237,7 +237,7 @@ class _Packing:
 
 
 def shared_out(count: int, shares: Shares, seed: int) -> np.ndarray:
-    """The split (0 train, 1 dev, 2 test) of each sequence: the draw of `data.split`."""
+    """Assign each sequence at random to a split (0 train, 1 dev, 2 test), as `data.split` does."""
     order = np.random.default_rng(seed).permutation(count)
     ends = np.round(np.cumsum(shares) * count).astype(int)
     members = np.empty(count, dtype=np.int8)
@@ -249,7 +249,7 @@ def shared_out(count: int, shares: Shares, seed: int) -> np.ndarray:
 
 
 def _shared_out(columns: Columns, split: str, members: np.ndarray | None, first: int) -> Iterator[tuple[str, Columns]]:
-    """The sequences of a part by the split that they go to; the part's first sequence is number `first` of all."""
+    """Yield the sequences of a part by their assigned split; `first` is the index of the part's first sequence."""
     if members is None:
         yield split, columns
         return
@@ -259,7 +259,7 @@ def _shared_out(columns: Columns, split: str, members: np.ndarray | None, first:
 
 
 def _named_twice(data: EventData, again: set[int], met: set[str], path: str) -> list[str]:
-    """Messages for ids that an earlier part has, too; only ids whose hash occurs again are looked at."""
+    """Return messages for ids that also occur in an earlier part; only ids whose hash occurs repeatedly are compared."""
     problems: list[str] = []
     for one in data.columns.ids if again else ():
         digest = hashlib.blake2b(one.encode(errors="replace"), digest_size=8).digest()
@@ -277,7 +277,7 @@ def _mistakes(raw: RawEvents) -> list[str]:
 def _write_whole(
     writer: PackWriter, dataset: Dataset, shares: Shares | None, seed: int, progress: Progress
 ) -> dict[str, tuple[int, int]]:
-    """A data set that is in memory."""
+    """Write a data set that is in memory."""
     splits = dataset.splits()
     if shares is not None:
         if len(splits) > 1:
@@ -309,7 +309,7 @@ def finish(
     options: ReadOptions,
     unused: tuple[str, ...],
 ) -> dict[str, tuple[int, int]]:
-    """Write the manifest and the card; returns sequences and events of each split."""
+    """Write the manifest and the card; return the numbers of sequences and events of each split."""
     for name in SPLITS:
         if name in writers:
             own = writers[name]
@@ -322,7 +322,7 @@ def finish(
         "zone": clock.zone,
         "absolute": clock.absolute,
     }
-    # how the files were read is settled: only what models use is still to be said
+    # options for reading no longer apply; only the covariates are kept
     settled = replace(card, time_format="", timezone="", start="", types=len(vocabulary) or None)
     settled = replace(settled, covariates=options.covariates or card.covariates, static=options.static or card.static)
     writer.finish(PackedFacts(vocabulary, settled, described))

@@ -1,6 +1,6 @@
-"""A file of any size → `RawEvents` of some of its sequences at a time: JSON lines in their order, tables through buckets, XES by traces.
+"""Read a file of any size in parts: `RawEvents` with some of its sequences. JSON lines are read in order, tables through buckets.
 
-Other formats are read as a whole, with a message.
+XES is read by traces. Other formats are read as a whole, with a message.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ from foretell.reading import open_regular, open_unpacked
 Progress = Callable[[str, int, int], None]
 PART_EVENTS = 1 << 20
 PART_SEQUENCES = 1 << 18
-BUCKET_BYTES = 48 << 20  # of text
-PACKED_GAIN = 10  # bytes of text per byte of gzip, at a guess, which only decides on the number of buckets
+BUCKET_BYTES = 48 << 20  # bytes of text per bucket
+PACKED_GAIN = 10  # assumed ratio of text to gzip bytes; it only affects the number of buckets
 CSV_BLOCK = 1 << 24
 
 
 class NotPlainError(Exception):
-    """A CSV has quotes, blank lines or mistakes, which the slower reader knows how to handle."""
+    """A CSV has quotes, blank lines or mistakes, and needs the slower reader."""
 
 
 def jsonl_parts(path: Path, options: ReadOptions, progress: Progress) -> Iterator[RawEvents]:
-    """JSON lines, some sequences at a time."""
+    """Yield parts of a JSON lines file."""
     size, seen, met = path.stat().st_size, 0, 0
 
     def fresh() -> Gatherer:
@@ -65,7 +65,7 @@ def jsonl_parts(path: Path, options: ReadOptions, progress: Progress) -> Iterato
 
 
 def csv_parts(path: Path, options: ReadOptions, work: Path, progress: Progress) -> Iterator[RawEvents]:
-    """CSV and TSV, a bucket of sequences at a time."""
+    """Yield parts of a CSV or TSV file, one per bucket."""
     size = path.stat().st_size * (PACKED_GAIN if path.suffix == ".gz" else 1)
     count = -(-size // BUCKET_BYTES)
     mistakes = Mistakes()
@@ -89,7 +89,7 @@ def _filled(
     path: Path,
     progress: Progress,
 ) -> BucketFolder | None:
-    """All rows in their buckets; each batch comes with the header, and how far in the file it ends."""
+    """Write all rows to buckets; return None if there are no batches. A batch comes with the header, and its end in the file."""
     folder, plain = None, set[str]()
     size = path.stat().st_size * (PACKED_GAIN if path.suffix == ".gz" else 1)
     for header, batch, done in batches:
@@ -105,10 +105,10 @@ def _filled(
 
 
 def _plain_batches(path: Path) -> Iterator[tuple[list[str], Any, int]]:
-    """Blocks of a CSV without quotes and blank lines, through pyarrow.
+    """Yield blocks of a CSV without quotes and blank lines, read by pyarrow.
 
     Raises:
-        NotPlainError: it is not one.
+        NotPlainError: the CSV has quotes, blank lines or mistakes.
     """
     pa, _ = pyarrow_modules()
     import pyarrow.csv as arrow_csv
@@ -147,7 +147,7 @@ def _plain_batches(path: Path) -> Iterator[tuple[list[str], Any, int]]:
 
 
 class _Watched:
-    """A stream of bytes that notes whether anything in it is more than plain cells and lines."""
+    """A byte stream that detects quotes, NUL bytes, blank lines, and carriage returns inside lines."""
 
     closed = False
 
@@ -167,15 +167,15 @@ class _Watched:
         return content
 
     def close(self) -> None:
-        """The stream is its owner's to close."""
+        """Do nothing; the caller closes the underlying stream."""
 
     def is_plain(self) -> bool:
-        """Whether all that was read is plain; a line may still lack its end."""
+        """Whether everything read so far is plain; the last line may be incomplete."""
         return not self.odd and self.returns - self.pairs <= (self.last == b"\r")
 
 
 def _any_batches(path: Path, mistakes: Mistakes) -> Iterator[tuple[list[str], Any, int]]:
-    """Rows of any CSV, by the standard library; mistakes are noted with their lines."""
+    """Yield batches of rows of any CSV, read by the standard library; mistakes are noted with their lines."""
     pa, _ = pyarrow_modules()
     limit = csv.field_size_limit(sys.maxsize)
     try:
@@ -207,7 +207,7 @@ def _any_batches(path: Path, mistakes: Mistakes) -> Iterator[tuple[list[str], An
 
 
 def parquet_parts(path: Path, options: ReadOptions, work: Path, progress: Progress) -> Iterator[RawEvents]:
-    """Parquet, a bucket of sequences at a time."""
+    """Yield parts of a Parquet file, one per bucket."""
     pa, pq = pyarrow_modules()
 
     def batches() -> Iterator[tuple[list[str], Any, int]]:

@@ -1,4 +1,4 @@
-"""`RawEvents` → a few files, and back: they store a part of a large file until its times and names can be decided."""
+"""`RawEvents` ↔ temporary files, which store a part of a large file until the settings for all parts are known."""
 
 from __future__ import annotations
 

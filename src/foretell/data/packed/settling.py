@@ -1,7 +1,7 @@
-"""What has to be decided for all parts of a data set together, from facts that each part gives alone.
+"""Settings for all parts of a data set together, computed from facts that are collected part by part.
 
-In: `RawEvents`, part by part. Out: what the numbers of times are, the unit, whether first events are given, one vocabulary, and the kinds
-of attributes. SettledParts are those of `placing` and `assembling` on the whole: nothing is estimated.
+In: `RawEvents` of each part. Out: `SettledParts`: the format of times, the unit, whether clocks start at first events, the
+vocabulary, and the kinds of attributes. They equal what `placing` and `assembling` determine on the whole data, without estimates.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ BOUNDS = ("t_starts", "t_ends", "score_from")
 
 
 class MedianUnit:
-    """The unit that `clock.readable_unit` chooses, without the gaps themselves: which side of each unit the median lies on."""
+    """Computes the unit of `clock.readable_unit` without storing gaps: counts tell on which side of each unit the median lies."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -37,7 +37,7 @@ class MedianUnit:
         self.first_above: dict[str, int] = dict.fromkeys(READABLE, np.iinfo(np.int64).max)
 
     def add(self, gaps: np.ndarray) -> None:
-        """Positive gaps, int64 nanoseconds."""
+        """Add positive gaps, int64 nanoseconds."""
         self.count += len(gaps)
         for name in READABLE:
             under = gaps < UNITS[name] * NS
@@ -49,7 +49,7 @@ class MedianUnit:
         return next((name for name in reversed(READABLE) if self._reached(name)), "seconds")
 
     def _reached(self, name: str) -> bool:
-        """Whether the median is at least one unit."""
+        """Whether the median gap is at least one unit `name`."""
         lower, upper = (self.count - 1) // 2, self.count // 2
         if not self.count or self.below[name] > upper:
             return False
@@ -60,16 +60,16 @@ class MedianUnit:
 
 @dataclass
 class PartFacts:
-    """The facts about all parts so far; `add` includes one more."""
+    """The facts about all parts so far; `add` adds a part."""
 
     said: list[tuple[str, str]] = field(default_factory=list)
     digests: list[RawEvents] = field(default_factory=list)
     forms: list[str | None] = field(default_factory=list)
     units: MedianUnit = field(default_factory=MedianUnit)
-    stamped: str = ""  # the first source whose times are dates
-    numbers: str = ""  # the first whose times are numbers
+    stamped: str = ""  # the first source with dates as times
+    numbers: str = ""  # the first source with numbers as times
     starts_given: bool = False
-    worded: bool = False  # some name of an event is no number
+    worded: bool = False  # True: at least one event name is not a number
     kinds: dict[str, set[AttributeKind]] = field(default_factory=dict)
 
     def add(self, raw: RawEvents, options: ReadOptions) -> None:
@@ -100,7 +100,7 @@ class PartFacts:
         """The decisions for all parts.
 
         Raises:
-            DataError: parts that do not go together.
+            DataError: parts contradict each other.
         """
         if self.stamped and self.numbers:
             raise DataError(
@@ -130,7 +130,7 @@ class PartFacts:
         return in_words(digest) if self.worded else digest
 
     def _kinds(self) -> dict[str, AttributeKind]:
-        """How each attribute is stored where parts differ: numbers beside whole ones, text beside anything."""
+        """Return the stored kind of each attribute: the parts' kind; number for integers and numbers; otherwise text."""
         settled: dict[str, AttributeKind] = {}
         for name, kinds in self.kinds.items():
             if len(kinds) == 1:
@@ -142,7 +142,7 @@ class PartFacts:
 
 @dataclass(frozen=True)
 class SettledParts:
-    """The decisions for all parts."""
+    """The settings for all parts."""
 
     time_format: str
     unit: str
@@ -154,7 +154,7 @@ class SettledParts:
 
 
 def in_words(raw: RawEvents) -> RawEvents:
-    """A part whose events are all numbers, in a table whose events are names."""
+    """Convert the numeric types of a part to names, for tables whose other parts have names."""
     raw = replace(raw, doubt=None)
     if raw.names is not None or not raw.textual:
         return raw
@@ -167,7 +167,7 @@ def _given(bounds: np.ndarray) -> np.ndarray:
 
 
 def _digest(raw: RawEvents) -> RawEvents:
-    """The data for the vocabulary: the largest type, or the names."""
+    """Return the data that the vocabulary depends on: the largest type, or the names."""
     if raw.textual and raw.names is None:
         top = np.unique(raw.codes)
     else:
@@ -193,7 +193,7 @@ def _digest(raw: RawEvents) -> RawEvents:
 
 
 def merged(sentences: Iterable[tuple[str, str]], parts: int) -> list[tuple[str, str]]:
-    """Sentences of many parts, each kind once: where they differ in whole numbers, these are counts, and are added up."""
+    """Merge remarks of many parts that differ only in numbers; integers in them are counts, and are summed."""
     kinds: dict[tuple[str, str], list[str]] = {}
     for path, sentence in sentences:
         kinds.setdefault((path, re.sub(r"[0-9][0-9,.]*", "#", sentence)), []).append(sentence)

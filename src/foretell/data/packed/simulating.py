@@ -1,4 +1,4 @@
-"""Sequences from a known process → a packed folder: drawn, written and forgotten, some at a time."""
+"""Simulate a process and write the sequences to a packed folder, in parts with bounded memory."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from foretell.data.sequence import Vocabulary
 from foretell.data.synthetic import Process, simulate_parts
 from foretell.errors import ForetellError
 
-HELD_OUT = 5  # one in so many is dev, and one test
+HELD_OUT = 5  # 1 in 5 sequences is dev, and 1 in 5 is test
 
 
 @dataclass(frozen=True)
 class SimulationSummary:
-    """The result: sequences and events of each split, and the true negative log-likelihood per event."""
+    """The result: numbers of sequences and events of each split, and the true negative log-likelihood per event."""
 
     counts: dict[str, tuple[int, int]]
     nll_per_event: float | None
 
 
 def borders(sequences: int) -> list[int]:
-    """Where train, dev and test begin and end: 60/20/20, in the order of drawing."""
+    """Return the boundaries of train, dev and test as indices: 60/20/20, in the order of simulation."""
     if sequences < 3:
         raise ForetellError(
             f"{sequences} sequences cannot be split into train, dev and test; ask for 3 or more, or a file"
@@ -45,7 +45,7 @@ def simulate_packed(
     seed: int,
     progress: Progress = no_progress,
 ) -> SimulationSummary:
-    """The sequences that `simulate` draws, in a packed folder with train, dev and test."""
+    """Write the sequences of `simulate` to a packed folder with train, dev and test."""
     cuts, nll, done = borders(sequences), 0.0, 0
     vocabulary = Vocabulary.of_size(process.type_count)
     with packing(target) as writer:

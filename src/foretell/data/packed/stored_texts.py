@@ -1,4 +1,4 @@
-"""Many short texts in one file of bytes: ids of sequences, and their metadata as JSON. A text is decoded when it is asked for."""
+"""Many short texts in one array of bytes: ids of sequences, and their metadata as JSON. Texts are decoded on access."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class TextColumn(Sequence[str]):
 
 
 class MetadataRecord(Mapping[str, object]):
-    """A JSON object that is parsed when somebody looks into it."""
+    """A mapping from a JSON object, which is parsed on first access."""
 
     __slots__ = ("_found", "_text")
 
@@ -69,7 +69,7 @@ class MetadataRecord(Mapping[str, object]):
 
 @dataclass(frozen=True, eq=False)
 class MetadataColumn(Sequence[Mapping[str, object]]):
-    """The metadata of sequences; an empty text is none. `texts=None`: no sequence has any."""
+    """The metadata of sequences; an empty text means no metadata. `texts=None`: no sequence has metadata."""
 
     rows: int
     texts: TextColumn | None = None

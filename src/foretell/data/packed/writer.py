@@ -1,7 +1,7 @@
-"""`Columns`, shard by shard → a packed folder, which appears whole or not at all.
+"""Write `Columns` shard by shard to a packed folder, which only appears when it is complete.
 
-Everything is written into a hidden folder beside the target, `.NAME.ID.part`, which takes its name in the end. A process that is killed
-leaves such a folder; the next one that packs to the same place removes those whose process is gone.
+Files are written to a hidden folder next to the target, `.NAME.ID.part`, which is renamed at the end. A killed process leaves this
+folder behind; the next process that packs to the same target removes the folders of dead processes.
 """
 
 from __future__ import annotations
@@ -51,19 +51,19 @@ NOTHING: dict[AttributeKind, object] = {
 
 
 Scope = Literal["event", "sequence"]
-KINDS: dict[str, AttributeKind] = {"M": "time", "i": "integer", "u": "integer"}  # by the letters of numpy
+KINDS: dict[str, AttributeKind] = {"M": "time", "i": "integer", "u": "integer"}  # by the `kind` of a numpy dtype
 
 
 @dataclass
 class FileWriter:
-    """A column on its way to disk, with the checksum of each shard. A column that comes late is filled up from the start."""
+    """Writes a column to disk and records the checksum of each shard. A column that first occurs in a later shard is filled up."""
 
     path: Path
     file: ColumnFile
     checksums: list[int] = field(default_factory=list)
 
     def append(self, values: np.ndarray) -> None:
-        """The values of the next shard."""
+        """Write the values of the next shard."""
         content = np.ascontiguousarray(values, dtype=self.file.dtype).tobytes()
         self.checksums.append(zlib.crc32(content))
         with open(self.path, "ab") as stream:
@@ -71,7 +71,7 @@ class FileWriter:
 
 
 class AttributeWriter:
-    """A further column on its way to disk; texts of all shards share their categories."""
+    """Writes an attribute to disk; all shards share one list of categories."""
 
     def __init__(self, path: Path, entry: AttributeEntry, place: int) -> None:
         self.entry, self.place = entry, place
@@ -80,7 +80,7 @@ class AttributeWriter:
         self.categories: dict[str, int] = {}
 
     def append(self, attribute: Attribute | None, count: int) -> None:
-        """The values of the next shard; None: it has none."""
+        """Write the values of the next shard; None: all `count` values are missing."""
         kind = self.entry.kind
         if attribute is None:
             if kind == "integer":
@@ -110,14 +110,14 @@ class AttributeWriter:
 
 
 def kind_of(attribute: Attribute) -> AttributeKind:
-    """How a column is stored."""
+    """Return the kind in which an attribute is stored."""
     if attribute.categories is not None:
         return "text"
     return KINDS.get(attribute.values.dtype.kind, "number")
 
 
 class SplitWriter:
-    """One split on its way to disk; `kinds` says how attributes are stored whose shards differ."""
+    """Writes one split to disk; `kinds` has the stored kinds of attributes whose kind differs between shards."""
 
     def __init__(self, folder: Path, kinds: Mapping[str, AttributeKind] | None = None) -> None:
         folder.mkdir()
@@ -129,7 +129,7 @@ class SplitWriter:
         self.events = self.letters = self.metadata_letters = 0
 
     def append(self, columns: Columns) -> None:
-        """Sequences that follow those so far, cut into shards."""
+        """Write the next sequences, cut into shards."""
         for start, stop in shard_cuts(columns.offsets):
             self._shard(columns.span(start, stop))
 
@@ -180,7 +180,7 @@ class SplitWriter:
             writer.append(found)
 
     def _filled(self, name: str) -> FileWriter:
-        """A new column, with what stands for missing values in the shards so far."""
+        """Return the writer of a new column, after writing missing values for all shards so far."""
         writer = FileWriter(self.folder / name, FILES[name])
         if name == "starts.i64" and self.shards:
             raise DataError("some sequences have an absolute start and others do not: expected all or none")
@@ -214,7 +214,7 @@ class SplitWriter:
         self.attributes[scope, name] = writer
 
     def finish(self, report: LoadReport) -> SplitEntry:
-        """The split's entry in the manifest."""
+        """Return the split's entry in the manifest."""
         if not self.shards:
             raise DataError(f"{report.path}: there are no sequences to pack")
         entry = SplitEntry(
@@ -238,7 +238,7 @@ class SplitWriter:
 
 
 def shard_cuts(offsets: np.ndarray, most: int = SHARD_EVENTS) -> Iterator[tuple[int, int]]:
-    """Runs of sequences with at most so many events each (one sequence at the least), and at most as many sequences."""
+    """Yield (start, stop) of runs with at most `most` events and at most `most` sequences, but at least one sequence."""
     start, count = 0, len(offsets) - 1
     while start < count:
         stop = int(np.searchsorted(offsets, offsets[start] + most, side="right")) - 1
@@ -248,7 +248,7 @@ def shard_cuts(offsets: np.ndarray, most: int = SHARD_EVENTS) -> Iterator[tuple[
 
 
 def _letters(texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-    """All texts in one array of bytes, and how many each has."""
+    """Return all texts as one array of UTF-8 bytes, and the length of each."""
     content = [text.encode("utf-8") for text in texts]
     lengths = np.fromiter(map(len, content), dtype=np.int64, count=len(content))
     return np.frombuffer(b"".join(content), dtype=np.uint8), lengths
@@ -256,7 +256,7 @@ def _letters(texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
 
 @dataclass(frozen=True)
 class PackedFacts:
-    """The properties of all splits of a packed data set."""
+    """The properties that all splits of a packed data set share."""
 
     vocabulary: Vocabulary
     card: Card
@@ -264,7 +264,7 @@ class PackedFacts:
 
 
 class PackWriter:
-    """A packed folder while it is written: `with packing(target) as writer`, a `split` after the other, then `finish`."""
+    """Writes a packed folder: `with packing(target) as writer`, then `split` for each split, then `finish`."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -275,7 +275,7 @@ class PackWriter:
         return SplitWriter(self.folder / name, kinds)
 
     def finish(self, facts: PackedFacts) -> None:
-        """Write what makes the folder one that can be read."""
+        """Write the manifest and the card, which make the folder readable."""
         (self.folder / CARD_FILE).write_text(facts.card.to_toml(), encoding="utf-8")
         manifest = {
             "format": FORMAT,
@@ -295,7 +295,7 @@ class PackWriter:
 
 @contextlib.contextmanager
 def packing(target: Path) -> Iterator[PackWriter]:
-    """A folder to write into, which becomes `target` if the block ends without an error and `finish` was called."""
+    """Context manager for a writer; its folder becomes `target` if the block ends without an error and `finish` was called."""
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise ForetellError(f"{target}: there is something already; give a folder that does not exist yet")
     parent = target.resolve().parent
