@@ -304,7 +304,7 @@ class IntensityModel(nn.Module, ABC, Generic[OptionsT]):
         return {name: getattr(self.time if name in WAVES else self, name) for name in self.unit_names}
 
     def set_units(self, units: dict[str, float]) -> None:
-        """Set the numbers that `units` returns."""
+        """Set numbers like those that `units` returned."""
         for name in self.unit_names:
             if name not in WAVES:
                 setattr(self, name, units[name])

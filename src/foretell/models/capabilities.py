@@ -165,7 +165,7 @@ class UnseenGroups:
 class HasRules(Protocol):
     """A model in which events are possible at some times only. Its training can use a `Sample` of the possible events."""
 
-    program: Program  # determines the possible events
+    program: Program  # its rules determine the possible events
 
     def program_text(self) -> str:
         """Return the rules in the form that is stored in a run folder."""

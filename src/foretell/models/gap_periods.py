@@ -13,7 +13,9 @@ import numpy as np
 from foretell.data import EventData
 from foretell.data.dequantise import grid_of
 
-LONGEST_QUANTILE = 0.995  # of the gaps, taken as the longest; frequencies are distinguished if they differ by one cycle per longest gap
+LONGEST_QUANTILE = (
+    0.995  # this quantile counts as the longest gap; frequencies differ if they are one cycle per longest gap apart
+)
 CYCLES, PER_CYCLE = (6, 400), 2  # cycles of a period in the longest gap, and tested frequencies per cycle
 FEWEST, MOST = 200, 20_000  # the smallest and largest number of gaps to analyse
 CHANCE = 1e-6  # the probability of finding any period in data without one

@@ -40,13 +40,13 @@ LOG_DEGREE = 3
 FIRST, NEAR = (
     0.8,
     0.5,
-)  # the length of the first time piece in log time, and its initial part as a share of the shortest scale
+)  # length of the first time piece in log time; initial part as a share of the shortest scale
 NO_DROPOUT = Dropout(0.0, None)
 
 
 class ANHPSampler(CovariateSampler):
     shares_out = True
-    ragged = True  # sequences with different numbers of queries; slightly slower on a GPU, but draws are those of a CPU
+    ragged = True  # sequences may have different numbers of queries, on a GPU too, so that its draws equal a CPU's
 
     def __init__(
         self,

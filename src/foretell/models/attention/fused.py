@@ -112,7 +112,7 @@ def _arrangement(
 ) -> tuple[Tensor, Tensor]:
     """Return matrices that map Q's columns, [1; time; embedding], to those of a table, [time … 0; embedding; two levels; 0 …].
 
-    Both levels start from the column of 1. The second level is that of the queries and gets the term of the base vector.
+    Both levels are copies of the column of 1. The term of the base vector is added to the second level, which queries use.
     """
     columns = width + dim + 8
     fixed = torch.zeros(1 + features + dim, columns)

@@ -19,7 +19,7 @@ ROOM = 16  # rows added to a full table
 
 @dataclass
 class PastTable:
-    """Keys and values for the H heads of a run of one layer: a row of zeros for the extra 1, unless heads decay, then the events.
+    """Keys and values for the H heads of a run of one layer. Row 0 is zeros, for the extra 1, unless heads decay; then come the events.
 
     A row that is not visible, such as one beyond a sequence's events, is zeros with a logit that makes its weight 0. Subtracting one vector
     from all rows of `folded` changes no attention weight, and subtracting one from all values only shifts their mean. So both are taken

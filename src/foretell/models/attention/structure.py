@@ -1,4 +1,4 @@
-"""The options of A-NHP, and who sees whom: from coarse types and edges to groups of query embeddings and attention heads.
+"""The options of A-NHP, and its groups of query embeddings and attention heads, derived from coarse types and edges.
 
 A *group* is one query embedding, shared by its member types (paper, appendix A, "coarse event embeddings"). A *head* is one set of
 `Q, K, V`. By default all events see all earlier ones through each of `heads` heads. With edges `e <- f` (paper, section 4), each edge

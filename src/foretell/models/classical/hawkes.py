@@ -103,7 +103,7 @@ class Hawkes(IntensityModel[HawkesOptions]):
     def fit_directly(
         self, train: EventData, dev: EventData | None, record: Callable[[int, float | None], None]
     ) -> None:
-        from foretell.models.classical.hawkes_fit import fit_best_hawkes  # an import cycle
+        from foretell.models.classical.hawkes_fit import fit_best_hawkes  # it imports this class
 
         fit_best_hawkes(self, train, dev, record)
 

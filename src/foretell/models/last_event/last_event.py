@@ -67,7 +67,7 @@ class LastEventModel(IntensityModel[LastEventOptions]):
     shown_sizes = ("dim", "layers")
     unit_names = ("m", "M", "time_scale")
     shown_units = {"m": "m", "M": "M"}  # noqa: RUF012
-    rows_at_a_time = 16  # a sequence takes little work
+    rows_at_a_time = 16  # the work per sequence is small
     takes_covariates = takes_calendar = True
     encoding: ClassVar[Encoding]
     per_type: ClassVar[tuple[str, ...]]  # vectors and scales per type, under their public names

@@ -1,1 +1,1 @@
-"""Models whose network is a program of rules: A-NDTT and NDTT."""
+"""Models whose network is a program of rules: A-NDTT, NDTT and S2-NDTT."""

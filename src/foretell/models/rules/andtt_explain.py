@@ -1,4 +1,4 @@
-"""The contribution of each rule to the embedding of one possible event of a model made of rules, and to those in its proofs.
+"""Explain one possible event of a model made of rules: what each rule contributes to its embedding, and to those in its proofs.
 
 The input is a `Look` just before a time, and a possible event. For the event and every embedded fact below it, the result has the
 vectors that are summed inside the `tanh` of docs/explanation/andtt.md. There is one per `r`: a pool of proofs, a head of attention, or the

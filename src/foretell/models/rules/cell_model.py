@@ -32,7 +32,7 @@ class EncodedCells:
 
 class CellModel(RuleModel[OptionsT]):
     shown_units = {"scale": "time_scale"}  # noqa: RUF012
-    rows_at_a_time = 32  # sequences in one batch share their waves, whose number is that of the longest one
+    rows_at_a_time = 32  # a batch has the number of waves of its longest sequence
 
     def _make_collator(self) -> CellCollator:
         return CellCollator(self.histories, self.book)

@@ -1,6 +1,6 @@
 """Networks in which facts have cells, of any kind. They prepare the parameters for a recurrence in waves (`nn/cells.py`).
 
-There, embeddings of all dimensions are rows of one table, which has the largest dimension as its width. Components beyond a fact's own
+In it, embeddings of all dimensions are rows of one table, as wide as the largest dimension. Components beyond a fact's own
 dimension are zero.
 """
 

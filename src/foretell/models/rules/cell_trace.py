@@ -154,7 +154,7 @@ class CellTrace(ABC, Generic[ModelT]):
 
 
 def shared_out(rows: Tensor, said: _Proposals) -> Tensor:
-    """Return each row's share of its pool, [A, ·], when rows are pooled like proposals. The shares of a pool sum to the pool."""
+    """Return each row's share of its pool, [A, ·], for rows pooled like proposals. The shares of a pool sum to its value."""
     whole, (*_, powers, summed, _) = pooled(rows, said.pools, len(said.exponents), said.exponents)
     share = torch.where(summed[said.pools] == 0.0, 0.0, rows.sign() * powers / summed[said.pools])
     return whole[said.pools] * share

@@ -27,7 +27,7 @@ from foretell.sampling.bounds.chebyshev import ChebyshevPiece, between, point
 BLOCKS = 2048  # limit per product
 FEW = 256  # below this number of blocks, all are split at once
 FLAT = 1  # the degree of pieces for values that are only known to be in a range
-SLACK = 1e-9  # for rounding, relative to scores and to the absolute terms of their sums
+SLACK = 1e-9  # relative allowance for rounding, of scores and of the absolute terms of sums
 POINT = BoundedRows(0, {})
 
 
@@ -184,7 +184,7 @@ class StateProducts:
 
     @cached_property
     def still_ranges(self) -> list[Ranges | None]:
-        """Return ranges of all parts: [layers, facts, 2, D]. The second entry of each pair is without rounding errors."""
+        """Return ranges of all parts: [layers, facts, 2, D]. Index 0 of axis 2 allows for rounding errors, index 1 does not."""
         return [part.ranges(self.bounded) for part in self.parts]
 
     def moving(self, facts: Ints) -> tuple[tuple[Ints, ...], Ints]:
@@ -223,7 +223,7 @@ class StateProducts:
         parameters: RuleParameters,
         at: ProductWindows,
     ) -> Tensor:
-        """Return intensities of candidates, each at one of the times of `moving`; 0 for candidates that repeat an event or are none."""
+        """Return intensities of candidates, at the times of `moving` with index `when`; 0 for a duplicate or impossible candidate."""
         found, tables = torch.zeros_like(times), TwoTables(moving, self.still)
         of_events = {one.events.functor: one for one in self.functors}
         for events, product, mine, args in self.history.decoded(number, np.ones_like(number)):

@@ -40,7 +40,7 @@ class FactTables:
         return [unpacked(one[block.shape[0]][rows], self.degree).through(block) for one in self.layers]
 
     def values(self, facts: Ints, when: Tensor, dim: int) -> list[Tensor]:
-        """Return embeddings of every layer, [n, dim], each at one of the times."""
+        """Return embeddings of every layer, [n, dim]; `when` [n] has the index of each one's time."""
         if not len(facts):
             return [torch.zeros(0, dim, dtype=torch.float64, device=when.device) for _ in self.layers]
         rows = self._rows(facts, when.device)
@@ -222,7 +222,7 @@ def hulls_of(leaves: Ranges) -> Ranges:
 
 
 def in_halves(points: np.ndarray, edges: Ints, depth: int) -> Ints:
-    """Return an order of points [n, d] in which each node's are adjacent. Halves are split along the widest component."""
+    """Return an order of points [n, d] in which points of a node are adjacent. Nodes are split along their widest component."""
     order = np.arange(len(points))
     for level in range(depth):
         start = edges[:: 1 << (depth - level)][:-1]
@@ -285,7 +285,7 @@ class ProductRows:
         return Ranges(low, torch.where(sums.high > 0.0, many, few) * sums.high)
 
     def deduced(self, tables: TwoTables, args: Ints, when: Tensor) -> tuple[Tensor, list[Tensor]]:
-        """Return which events the rule deduces, and the deduction for each in every layer [·, D], at one of the times each."""
+        """Return which events the rule deduces, and the deduction for each in every layer [·, D], at the times with index `when`."""
         row, chosen = self.arrays.proofs(args, np.ones(len(args), dtype=np.int64))
         has, segment = np.unique(row, return_inverse=True)
         order = np.argsort(segment, kind="stable")

@@ -5,7 +5,7 @@ With `φ(t)` the waves of the week (and the year) at a time `t`, in the zone of 
 
     w_e + C_e φ(t)            instead of `w_e`, in the intensities of events of functor `e`
     time(t) + A φ(t)          instead of the time embedding of an A-NDTT, at additions and at queries
-    G_r [1; emb; …] + B_h φ(s)   instead of `G_r [1; emb; …]`, where an event at `s` moves the cell or state of a fact of functor `h`
+    G_r [1; emb; …] + B_h φ(s)   instead of `G_r [1; emb; …]`, where an event at `s` updates the cell or state of a fact of functor `h`
 
 All matrices start at 0, so that an untrained model computes what it would without a calendar. They are stored transposed: [features, …].
 """

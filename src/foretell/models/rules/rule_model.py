@@ -205,7 +205,7 @@ class RuleModel(TakesRows, IntensityModel[OptionsT]):
         return unseen_groups(self.histories, self.book, data)
 
     def train(self, mode: bool = True) -> Self:
-        """Switch the mode. Before evaluation, parameters of untrained names become the mean of the present trained ones."""
+        """Switch between training and evaluation. For evaluation, parameters of untrained names become the mean of the trained ones."""
         if not mode:
             self.rule_network.settle_unseen()
         return super().train(mode)

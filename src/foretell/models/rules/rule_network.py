@@ -26,7 +26,7 @@ from foretell.terms import split
 
 Embeddings = dict[int, Tensor]  # by dimension: [slots, dim]
 Blocks = dict[int, Tensor]  # by projection: the block of each tile, transposed
-Levels = dict[int, tuple[Tensor, ...]]  # by dimension: rows of each level
+Levels = dict[int, tuple[Tensor, ...]]  # by dimension: the rows of each level
 Onto = Callable[[int, int, Tensor], Tensor]
 
 

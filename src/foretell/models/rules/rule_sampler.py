@@ -63,7 +63,7 @@ class EventChoices:
     sequences: Tensor  # int64 [w]: the same numbers
     copies: Copies
     group: SequenceGroup
-    scored: ScoredEvents  # of length E
+    scored: ScoredEvents  # the E possible events
     column: Tensor  # int64 [E]
     sums: Tensor  # float64 [kinds, E]: 1 for the events of each kind
     pieces: int  # the number of time pieces per call
@@ -100,7 +100,7 @@ class RuleSampler(Sampler):
 
     @abstractmethod
     def _expired(self, past: Any, ended: Sequence[NewEnd], facts: frozenset[int]) -> Any:
-        """Return a past without the ended additions, the oldest by some `r` to some facts. `facts` are those with no additions left."""
+        """Return a past without the additions in `ended`, the oldest ones of their `r`. `facts` have no additions left."""
 
     @property
     @abstractmethod

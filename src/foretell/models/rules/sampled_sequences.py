@@ -69,7 +69,7 @@ class RuleContext:
 
     @property
     def expires(self) -> bool:
-        """Whether additions expire. Then a column is one event forever, as states may change before a draw is appended."""
+        """Whether additions expire. Then a column always stands for the same event, since states may change before a draw is appended."""
         return self.states.histories.expires
 
     @property

@@ -82,7 +82,7 @@ class SlotTables:
     dim: np.ndarray  # int64 [S]
     row: np.ndarray  # int64 [S]
     first: np.ndarray  # int64 [plans + 1]: the first slot of each plan
-    width: int  # of the widest table
+    width: int  # the largest dimension of a table
     layer_zero: Embeddings | None = None  # for a network with layers
     sizes: dict[int, Tensor] = field(default_factory=dict)
     _constant: dict[int, Embeddings] = field(default_factory=dict)

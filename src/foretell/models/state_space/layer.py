@@ -32,7 +32,7 @@ class Rotation(Generic[Value]):
 
     real: Value
     imaginary: Value
-    real_change: Value  # of `g − 1`
+    real_change: Value  # the real part of `g − 1`
 
 
 @dataclass(frozen=True)
