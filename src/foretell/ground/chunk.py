@@ -163,7 +163,7 @@ def grounding_of(engine: Engine) -> Grounding:
 
 
 def _parted(values: Sequence[int], is_part: Sequence[bool]) -> tuple[np.ndarray, np.ndarray]:
-    """Split values: those that are not of parts of products, and those that are."""
+    """Return the values of ordinary facts, and the values of parts of products."""
     found, chosen = np.asarray(values, dtype=np.int32), np.asarray(is_part, dtype=bool)
     return found[~chosen], found[chosen]
 
@@ -305,7 +305,7 @@ class SequenceReplay:
         )
 
     def _parted(self, rows: list[tuple[int, int, int]], facts: list[int]) -> tuple[np.ndarray, np.ndarray]:
-        """Split rows about these facts: those that are not about parts of products, and those that are."""
+        """Return the rows of ordinary facts, and the rows of parts of products. `facts` has the fact of each row."""
         found = np.asarray(rows, dtype=np.int32).reshape(-1, 3)
         parts, keys = self.engine.wiring.part_functors, self.engine.keys
         if not parts:

@@ -1,8 +1,8 @@
 """Additions that expire: the lifetime of each rule's additions, and a queue of the living additions.
 
 An addition at `s` with duration `d` lives until `s + d`; an event at that same time comes before the expiry. An added fact holds while
-any of its additions lives. An event costs time in proportion to its additions, and an expiry to the additions that end, both times
-the logarithm of the queue's length.
+any of its additions lives. With m additions in the queue, an event costs O(log m) per addition that it makes, and an expiry O(log m)
+per addition that ends.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Why a fact holds in a state of a timeline: its proofs down to additions and facts. Otherwise: the failing condition of each rule."""
+"""Why a fact holds in a state of a timeline (its proofs, down to additions and facts), or why not (what fails in each rule)."""
 
 from __future__ import annotations
 
@@ -200,7 +200,7 @@ def _name(fact: str) -> str:
 
 
 def _remarks(timeline: Timeline, functor: str, args: tuple[str, ...], state: int) -> list[str]:
-    """Return remarks on arguments that occur nowhere, and on events that are not facts."""
+    """Return remarks on arguments that occur nowhere, and on exogenous events, which are never true."""
     grounding = timeline.grounding
     found = []
     for value in dict.fromkeys(args):

@@ -1,6 +1,6 @@
 """Products of the independent parts of a rule, as patterns over integers. They decide whether an event is possible without listing events.
 
-The engine stores what holds of each part as facts of an internal functor (`lang/products.py`). An event is possible by the rule while the
+The engine stores the matches of each part as facts of an internal functor (`lang/products.py`). An event is possible by the rule while the
 facts of all its parts are true and no filter excludes it.
 """
 

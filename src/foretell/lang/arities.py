@@ -1,4 +1,4 @@
-"""Gives a name that is used with several numbers of arguments one functor for each of them: `age/1` and `age/2`.
+"""Splits names that are used with several numbers of arguments into one functor each: `age/1` and `age/2`.
 
 A declaration that names only `age` applies to all of them; `:- embed(age/2, 8).` and `:- event(age(P, A)).` apply to one. Functors
 of names that are always used with one number of arguments keep their names.

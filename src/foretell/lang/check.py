@@ -274,7 +274,7 @@ def _constants(variable: Variable, form: str) -> str:
 
 
 def _constant_meant(variable: Variable) -> str:
-    """As `_constants`, but without a suggestion for single letters, which are rarely meant as constants."""
+    """Return `_constants` as a hint; empty for single letters, which are rarely constants."""
     return _constants(variable, "; a constant? write {}") if len(variable.name) > 1 else ""
 
 

@@ -92,7 +92,7 @@ class EditedProgram:
         return [other for other in self.names if _same(one, other)]
 
     def definitions(self, offset: int) -> list[Span]:
-        """Return the declarations, tables and rule heads of a functor; the binding places of a variable; or the file of a path."""
+        """Return where a functor is declared, comes from a table or becomes true; where a variable is bound; or the file of a path."""
         one = self.at(offset)
         if one is None or one.name == ANONYMOUS:
             return []

@@ -134,7 +134,7 @@ class Box:
 @dataclass(frozen=True)
 class GraphLayout:
     boxes: list[Box]
-    ways: list[list[int]]  # for each link the boxes on its way, with both ends
+    ways: list[list[int]]  # for each link the boxes and waypoints on it, with both ends
     width: float
 
 

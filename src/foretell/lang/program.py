@@ -61,7 +61,7 @@ class NumberedRule:
 
     @property
     def is_made(self) -> bool:
-        """Whether it is generated from a declaration, for facts that come with sequences. Such rules are not in the text."""
+        """Whether the rule is generated from a declaration, for facts that come with sequences, and so is not in the text."""
         return self.number == 0 and not self.rule.is_fact
 
     @property

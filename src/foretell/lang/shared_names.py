@@ -28,7 +28,7 @@ class _Family:
         return new
 
     def candidates(self, name: Atom) -> Iterable[int]:
-        """Return the members that agree with the name at one argument: the one that leaves the fewest members."""
+        """Return the members that agree with the name at the most selective argument."""
         best: list[int] | None = None
         for term, members in zip(name.args, self.at, strict=True):
             if isinstance(term, Constant):

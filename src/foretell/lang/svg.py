@@ -130,7 +130,7 @@ class _Picture:
         return self.top[self.layout.boxes[box].layer]
 
     def _ports(self) -> dict[tuple[int, int], float]:
-        """Return the point where each link leaves a predicate. They are spread over its upper or lower side, in target order."""
+        """Return the point where each link leaves a predicate. Points are spread over its upper or lower side, sorted by target."""
         sides: dict[tuple[int, bool], list[tuple[float, int]]] = {}
         for number, (link, way) in enumerate(zip(self.links, self.layout.ways, strict=True)):
             box, other = (link.end, way[-2]) if link.to_head else (link.start, way[1])

@@ -44,7 +44,7 @@ class PlacePattern:
 
 @dataclass(frozen=True, eq=False)
 class AskedEvents:
-    """Possible events of one state, each with its weight in sums: first the events that are numbered facts, then the others by functor."""
+    """Possible events of one state and their weights in sums: first the events with fact numbers, then the others by functor."""
 
     facts: Ints
     rows: tuple[tuple[int, Ints], ...]  # (functor, arguments [n, arity]) of each block of events without a fact number

@@ -23,10 +23,10 @@ class CellReads:
 
     target: Tensor  # int64 [R]: rows of the sum of vectors
     sequence: Tensor  # int64 [R]
-    version: Tensor  # the version's number within its sequence
+    version: Tensor  # int64 [R]: the version's number within its sequence
     point: Tensor  # int64 [R]
     since: Tensor  # int64 [R]: the point of the event that made the version
-    row: Tensor  # the row among the slots of its level
+    row: Tensor  # int64 [R]: the row among the slots of its level
     groups: tuple[CellGroup, ...]  # one group after the other, in the order of the rows
 
     def versions(self, cells: Tensor) -> Tensor:

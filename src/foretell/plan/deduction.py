@@ -25,13 +25,13 @@ class TilesOfOneHeight:
     """Tiles of one height: each has one matrix."""
 
     matrix: np.ndarray  # int64 [T]
-    row: np.ndarray  # the packed row at each place of a tile
+    row: np.ndarray  # int64 [T·height]: the packed row at each place of a tile
 
 
 @dataclass(frozen=True)
 class Packing:
     tilings: tuple[TilesOfOneHeight, ...]  # at most two, one after the other: low tiles, then high ones
-    place: np.ndarray  # the place of each row in the tiles
+    place: np.ndarray  # int64 [rows]: the place of each row in the tiles
     size: int  # the number of places of all tiles
 
 
@@ -169,11 +169,11 @@ class Proofs:
 
     dim: Ints  # [S]
     level: Ints  # [S]
-    row: Ints  # the slot's row in the table of its dimension, which is sorted by level
+    row: Ints  # [S]: the slot's row in the table of its dimension, which is sorted by level
     rule: Ints  # [R]
     group: Ints  # [R]
-    head: Ints  # the slot that is proved
-    body: Ints  # the slots of the embedded conditions; -1: none
+    head: Ints  # [R]: the slot that is proved
+    body: Ints  # [R, widest]: the slots of the embedded conditions; -1: none
 
     def of_classes(self, number: Ints, representative: Ints) -> Proofs:
         """Return the proofs of one slot per class. `number` [S] is the class of each slot, `representative` the slot of each class."""

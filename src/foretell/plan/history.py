@@ -100,7 +100,7 @@ class GroundingArrays:
         return group if group == NO_GROUP else self._r_of_group[group]
 
     def _r(self, number: int) -> int:
-        """Return the `r` of a group: the first group with the same values, without those that only occur in `: b(X)`."""
+        """Return the `r` of a group: the first group that differs from it at most in variables that only occur in `: b(X)`."""
         rule, *values = self.grounding.groups[number]
         count = self.layout.values_of_heads.get(rule)
         return number if count is None else self._first.setdefault((rule, *values[:count]), number)

@@ -56,7 +56,7 @@ def below(keys: Ints, limits: Ints) -> Ints:
     """Return the number of keys below each limit. Both arrays are sorted."""
     if len(limits) <= len(keys):
         return np.searchsorted(keys, limits)
-    # With few keys it is faster to search for each key: it counts for all limits above it.
+    # With few keys it is faster to search the limits for each key: a key counts for all limits above it.
     first = np.searchsorted(limits, keys, side="right")
     return np.cumsum(np.bincount(first, minlength=len(limits) + 1)[: len(limits)])
 

@@ -100,7 +100,7 @@ class DimensionLayout:
         return tuple(dict.fromkeys(name for name in heads if self.dimension(name)))
 
     def added_numbers(self, grounding: Grounding) -> np.ndarray:
-        """Return for every functor of a grounding its place in `added`; 0 for functors that are not in it."""
+        """Return the place of every functor of a grounding in `added`; 0 for functors that are not in it."""
         place = {name: number for number, name in enumerate(self.added)}
         return np.asarray([place.get(name, 0) for name in grounding.functors], dtype=np.int64)
 
@@ -116,7 +116,7 @@ class DimensionLayout:
         return frozenset(closure(added, readers))
 
     def of_facts(self, grounding: Grounding) -> tuple[list[int], list[bool]]:
-        """Return for every functor of a grounding its dimension, and whether the embeddings of its facts can change."""
+        """Return the dimension of every functor of a grounding, and whether the embeddings of its facts can change."""
         return (
             [self.dimension(name) for name in grounding.functors],
             [name in self.changing for name in grounding.functors],

@@ -45,7 +45,7 @@ class AttentionRanges:
     slot: Ints  # [X]: rows of the table
     low: Ints  # [X]
     high: Ints  # [X]
-    addition: Ints  # the addition of each row of the key table, numbered through all sequences; -1: none
+    addition: Ints  # [keys]: the addition of each row of the key table, numbered through all sequences; -1: none
 
 
 NOTHING_ASKED = AttentionRanges(*(np.zeros(0, dtype=np.int64) for _ in range(4)))
@@ -207,7 +207,7 @@ class Merger:
         return None if (whole == 1.0).all() else torch.from_numpy(whole).to(self.device)
 
     def nothing(self, slots: int) -> DeductionPlan:
-        """Return the deductions of slots without components, or of no slots."""
+        """Return an empty deduction plan, for slots without components or for no slots."""
         empty = np.zeros(0, dtype=np.int64)
         return DeductionPlan(slots, sparse_sum(empty, empty, 0, 0, self.device), (), ())
 

@@ -10,7 +10,7 @@ from foretell.ground.timeline import Timeline
 from foretell.plan.products import FunctorProducts, ProductHistory
 
 COUNTED = 100_000_000  # the largest number of candidates that are counted for one sequence
-DRAWN = 4096  # the number of candidates that are drawn per state for an estimate
+DRAWN = 4096  # the number of candidates of a product that are drawn for an estimate
 AT_A_TIME = 2_000_000
 
 

@@ -82,7 +82,7 @@ class PartArrays:
         self.columns = np.asarray(part.places, dtype=np.int64) - 1
 
     def conditions(self, instances: InstanceArrays) -> Ints:
-        """Return the embedded facts that these proofs of the part read."""
+        """Return the facts with embeddings that the part's proofs read."""
         return np.unique(instances.bodies(self.proofs.value)[0])
 
     def find(self, args: Ints) -> Ints:
@@ -94,7 +94,7 @@ class PartArrays:
 
 @dataclass(frozen=True, eq=False)
 class _Spans:
-    """The intervals of states in which each number holds."""
+    """Values with intervals of states; each value belongs to a number, and a number may have several."""
 
     by_number: ByKey  # number → rows of the intervals
     value: Ints
@@ -106,7 +106,7 @@ class _Spans:
         return cls(ByKey(numbers, np.arange(len(numbers)), size), value, spans[:, 0], spans[:, 1])
 
     def at(self, number: Ints, state: Ints) -> tuple[Ints, Ints]:
-        """Return the rows that hold for each number in a state: (position of the number, row). Number -1 has none."""
+        """Return the rows of `value` that hold for each number in a state, as (position of the number, row). Number -1 has none."""
         asked = np.flatnonzero(number >= 0)
         place, row = self.by_number.expand(number[asked])
         place = asked[place]

@@ -33,7 +33,7 @@ class ParameterGroup:
 
     kind: str  # deduce.W, add.V, …, own.W, beta
     shape: tuple[int, ...]
-    layers: int  # the number of layers that have their own copy
+    layers: int  # the number of copies, one per layer
     names: tuple[str, ...]
 
     @property
@@ -43,7 +43,7 @@ class ParameterGroup:
 
 @dataclass(frozen=True)
 class Tensor:
-    """A tensor with parameters of rules: each row has one shape."""
+    """A tensor that stacks parameters of rules. Each of its rows is one parameter, or a block of one."""
 
     key: str  # vectors_8, blocks_8_8, beta, add_…; with the parameter's letter if the stack has several
     shape: tuple[int, ...]  # the shape of a row
@@ -55,7 +55,7 @@ class Tensor:
 
 
 def tensors_of(book: ParameterBook, layers: int) -> list[Tensor]:
-    """Return the tensors in the order of the program, without those that have no rows or no numbers (dimension 0)."""
+    """Return the tensors in the order of the program, without empty ones (dimension 0)."""
     found = [
         Tensor(
             stack.key if len(stack.shapes) == 1 else f"{stack.key}.{letter}",
@@ -69,7 +69,7 @@ def tensors_of(book: ParameterBook, layers: int) -> list[Tensor]:
 
 
 def alike_of(layout: DimensionLayout, book: ParameterBook, layers: int) -> list[ParameterGroup]:
-    """Return the groups in the order of the program, without those that have no names or parameters (dimension 0)."""
+    """Return the groups in the order of the program, without empty ones (dimension 0)."""
     found = []
     for family in book.families.values():
         if not family.is_learned:

@@ -145,7 +145,7 @@ class WaveSteps:
         return made, RowsByName(rows.kinds, *named), tuple(of_step.tolist())
 
     def single(self) -> list[Tensor | None]:
-        """Return for each step its rows that are pooled with no other row; None if these are all rows."""
+        """Return the rows of each step that are not pooled with other rows; None if these are all rows of the step."""
         alone = np.flatnonzero(self.rows.alone)
         counts = np.bincount(self.step[alone], minlength=len(self.heads) - 1)
         parts = self.merger.tensor(alone - self.edge[self.step[alone]]).split(counts.tolist())
