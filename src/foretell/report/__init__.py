@@ -1,1 +1,1 @@
-"""Runs and models in, pictures out. Matplotlib is imported only when something is drawn."""
+"""Plots, tables and HTML pages of runs and models. Matplotlib is imported only when something is drawn."""

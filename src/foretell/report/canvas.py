@@ -1,4 +1,4 @@
-"""The style of all pictures: empty axes, colours, and how a figure becomes a file. Matplotlib is imported only here, when it is needed."""
+"""The common style of all plots: empty axes, colours, and writing a figure to a file. Matplotlib is imported here, when needed."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ NOTEBOOK_DPI = 80
 def blank_figure(
     rows: int, size: tuple[float, float], heights: tuple[float, ...] | None = None, columns: int = 1
 ) -> tuple[Figure, list[Any]]:
-    """Empty axes, one above the other (or row by row), in the style of all pictures."""
+    """Return a figure with empty axes, one above the other (or row by row), in the style of all plots."""
     try:
         from matplotlib.figure import Figure
     except ImportError:
         raise ForetellError("drawing needs matplotlib: pip install 'foretell[report]'") from None
 
     class ShownPicture(Figure):
-        """A figure that shows itself in a notebook, also where pyplot was never imported."""
+        """A figure that displays itself in a notebook, even if pyplot was never imported."""
 
         def _repr_png_(self) -> bytes:
             found = BytesIO()
@@ -55,14 +55,14 @@ def check_suffix(path: Path) -> None:
 
 
 def save_figure(figure: Figure, path: Path | str) -> None:
-    """Write a figure. The file appears when it is complete.
+    """Write a figure to a file, which appears only when it is complete.
 
     Args:
         figure: the figure.
-        path: the file; its suffix is the format: `.png`, `.svg` or `.pdf`.
+        path: the file; its suffix gives the format: `.png`, `.svg` or `.pdf`.
 
     Raises:
-        ForetellError: the suffix is none of these.
+        ForetellError: the suffix is a different one.
 
     Example:
         >>> records = [{"epoch": 1, "train": -2.0, "dev": -2.1}, {"epoch": 2, "train": -1.8, "dev": -2.0}]
@@ -77,14 +77,14 @@ def save_figure(figure: Figure, path: Path | str) -> None:
 
 
 def per_unit(time_unit: str) -> str:
-    """The singular of a unit of time: `hour` for `hours`."""
+    """Return the singular of a unit of time: `hour` for `hours`."""
     if not time_unit or time_unit == "none":
         return "unit of time"
     return time_unit.split(" (")[0].removesuffix("s") if len(time_unit) < 30 else "unit of time"
 
 
 def date_axis(axes: Any, clock: Clock, began: int | None, start: float, end: float, zone_shown: bool = True) -> bool:
-    """Ticks at round dates on an axis whose numbers are times of a sequence that `began` then; False where it has no dates."""
+    """Set ticks at round dates on an axis with the times of a sequence that `began` then. Returns False if it has no dates."""
     dates = [clock.iso(one, began) for one in (start, end)]
     if began is None or clock.seconds_per_unit is None or None in dates:
         return False
@@ -104,17 +104,17 @@ def date_axis(axes: Any, clock: Clock, began: int | None, start: float, end: flo
     return True
 
 
-BURSTY = 30.0  # the highest intensities are so many times the middle one: a logarithmic axis shows both
+BURSTY = 30.0  # ratio of the highest intensities to the median, above which the axis is logarithmic
 
 
 def is_bursty(total: np.ndarray) -> bool:
-    """Whether an intensity moves over so many orders of magnitude that a linear axis would show its peaks alone."""
+    """Whether an intensity varies over so many orders of magnitude that a linear axis would only show its peaks."""
     positive = total[total > 0.0]
     return bool(len(positive)) and float(np.quantile(positive, 0.99)) > BURSTY * float(np.median(positive))
 
 
 def set_scale(axes: Any, total: np.ndarray) -> None:
-    """From 0 on; a logarithmic axis where an intensity is bursty."""
+    """Set the scale of the y axis: linear from 0, or logarithmic if the intensity is bursty."""
     if not is_bursty(total):
         axes.set_ylim(bottom=0.0)
         return

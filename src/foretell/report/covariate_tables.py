@@ -1,4 +1,4 @@
-"""What covariates do, as a table for a terminal."""
+"""The effects of covariates as a table for a terminal."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CAPTION = (
 
 
 def covariate_table(found: Sequence[CovariateEffect]) -> Table:
-    """A row per effect, the most important columns first."""
+    """Return a table with one row per effect; the most important columns come first."""
     table = Table(title="Covariates", caption=CAPTION, title_justify="left", caption_justify="left")
     for head in ("column", "of"):
         table.add_column(head)

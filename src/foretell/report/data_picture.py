@@ -1,4 +1,4 @@
-"""A data set → one picture: gaps, lengths, type frequencies, and the first sequences as rows of marks."""
+"""A picture of a data set: gaps, lengths, type frequencies, and the first sequences as rows of marks."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ TYPE_COLOURS = ("#3b6fb6", "#e0912f", "#4f9d69", "#c44e52", "#8172b3", "#937860"
 REST = "#b5b5b5"
 ROWS = 12
 TYPES_SHOWN = 15
-EVENTS_IN_A_ROW = 80  # of a long sequence its start is shown: more marks would run together
+EVENTS_IN_A_ROW = 80  # a long sequence shows only its first events, so that marks do not overlap
 
 
 def draw_data(dataset: Dataset, path: str | Path) -> None:
-    """Writes the picture as PNG, PDF or SVG, by the suffix."""
+    """Draw the picture to a PNG, PDF or SVG file, according to its suffix."""
     check_suffix(Path(path))
     splits = dataset.splits()
     figure, (gaps, lengths, frequencies, raster) = blank_figure(2, (11, 7.5), columns=2)
@@ -67,7 +67,7 @@ def _gaps(axes: Axes, splits: dict[str, EventData], unit: str) -> None:
 
 
 def _legend_above(axes: Axes) -> None:
-    """A legend in room of its own over the curves, so that neither hides the other."""
+    """Place the legend above the curves, so that they do not overlap."""
     axes.set_ylim(0.0, 1.22 * axes.get_ylim()[1])
     axes.legend(frameon=False, loc="upper left", ncols=4, fontsize=9, columnspacing=1.2, handlelength=1.6)
 
@@ -135,5 +135,5 @@ def _colour(place: int) -> str:
 
 
 def _shortened(text: str) -> str:
-    # a dollar sign would start a formula
+    # a dollar sign would start a formula in Matplotlib
     return (text if len(text) <= 26 else text[:25] + "…").replace("$", r"\$")

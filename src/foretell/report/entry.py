@@ -1,4 +1,4 @@
-"""What a report knows of one model: its scores on the data, event by event, and how it was trained."""
+"""The input of a report for one model: its scores on the data, event by event, and the history of its training."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from foretell.models.base import IntensityModel
 
 @dataclass(frozen=True)
 class Entry:
-    name: str  # no two of a report have the same
+    name: str  # unique within a report
     model: IntensityModel
-    data: EventData  # as this model was scored on it
+    data: EventData  # the data as this model was scored on them
     events: EventScores
-    evaluation: dict[str, Any]  # as `Evaluation.to_json` gives it
-    records: list[dict[str, Any]] = field(default_factory=list)  # of the epochs
-    floor: bool = False  # True: a simple model to compare with
-    settings: str = ""  # of its run, as TOML
-    reused: bool = False  # True: the scores are those that `foretell evaluate` left in the run folder
+    evaluation: dict[str, Any]  # from `Evaluation.to_json`
+    records: list[dict[str, Any]] = field(default_factory=list)  # one per epoch
+    floor: bool = False  # True: a floor
+    settings: str = ""  # the run's configuration, as TOML
+    reused: bool = False  # True: the scores are those that `foretell evaluate` stored in the run folder
 
     @property
     def title(self) -> str:
@@ -29,7 +29,7 @@ class Entry:
 
 
 def place_of_same(data: EventData, sequence: EventSequence, run: str) -> int:
-    """Where `data` have the sequence of this id."""
+    """Return the position in `data` of the sequence with the same id; raises `ForetellError` if there is none."""
     for place, one in enumerate(data):
         if one.id == sequence.id:
             return place

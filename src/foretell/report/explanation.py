@@ -1,4 +1,4 @@
-"""An explanation as tables for a terminal (what is possible, what each rule or past event contributes) and as a picture."""
+"""An explanation as tables for a terminal (possible events, contributions of rules or of past events) and as a plot."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def heading(explained: Explanation | PastExplanation) -> str:
-    """The position in the history, in words."""
+    """Return a sentence that says which sequence and time are explained, and how many events were seen before."""
     last = "before any event"
     if explained.after is not None:
         event, time = explained.after
@@ -29,12 +29,12 @@ def heading(explained: Explanation | PastExplanation) -> str:
 
 
 def when(explained: Explanation | PastExplanation, time: float) -> str:
-    """A time as a date where the clock has them, else the number."""
+    """Return a time as a date if the clock has dates, else as a number."""
     return explained.clock.short(time, explained.began) or f"{time:g}"
 
 
 def tables(explained: Explanation | PastExplanation, top: int | None) -> list[Table]:
-    """With the first `top` of every list; None: with all."""
+    """Return the tables of an explanation with the first `top` rows each; None: all rows."""
     if isinstance(explained, PastExplanation):
         return [_intensities(explained, top), _past(explained, top)]
     found = [_intensities(explained, top), _contributions(explained, top)]
@@ -42,13 +42,13 @@ def tables(explained: Explanation | PastExplanation, top: int | None) -> list[Ta
 
 
 def heads_by_effect(explained: Explanation) -> list[tuple[str, RuleContribution]]:
-    """Every fact and rule that attends, sorted by the absolute effect on the intensity."""
+    """Return every fact and rule that attends to events, sorted by the absolute effect on the intensity."""
     heads = [(fact.fact, one) for fact in explained.facts for one in fact.contributions if one.attention]
     return sorted(heads, key=lambda pair: -abs(pair[1].effect or 0.0))
 
 
 def factor(effect: float | None) -> str:
-    """An effect on a log-intensity, as what it multiplies the intensity by."""
+    """Return an effect on a log-intensity as the factor by which it multiplies the intensity."""
     if effect is None:
         return "–"
     size = math.exp(min(effect, 700.0))
@@ -194,15 +194,15 @@ def _add_layer(
 
 
 SHOWN_HEADS = 12
-LARGEST_DOT = 260.0  # points², of a weight of 1
+LARGEST_DOT = 260.0  # points², for a weight of 1
 SMALLEST_SHOWN = 0.002  # lighter dots would be invisible
 BAND = 0.5  # of a row's height, shared by the layers
-NAMED_FROM = 0.1  # weights that deserve a name
-NAMED_PAST = 5  # past events that have their names in the picture
+NAMED_FROM = 0.1  # dots from this weight on have a label
+NAMED_PAST = 5  # past events with a label
 
 
 def explain_plot(explained: Explanation | PastExplanation, *, time_unit: str = "") -> Figure:
-    """Which past events matter: by rule, ordered by their effect on the event's intensity, the largest on top; or by their own effects."""
+    """Plot which past events matter: by rule, with the largest effect on the intensity on top; without rules, by their own effects."""
     if isinstance(explained, PastExplanation):
         return _past_plot(explained, time_unit)
     heads = heads_by_effect(explained)[:SHOWN_HEADS]
@@ -220,7 +220,7 @@ def explain_plot(explained: Explanation | PastExplanation, *, time_unit: str = "
     axes.vlines(ticks, len(heads) - 0.3, len(heads) + 0.3, color=FAINT, linewidth=0.8)
     _label(axes, explained, heads)
     axes.set_xscale("log")
-    axes.set_xlim(longest * 1.3, shortest / 1.3)  # what was last is on the right
+    axes.set_xlim(longest * 1.3, shortest / 1.3)  # the latest event is on the right
     axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
     _head_axes(axes, explained, time_unit)
     figure.legend(frameon=False, fontsize=8, ncols=explained.layers + 2, loc="outside lower center")
@@ -228,7 +228,7 @@ def explain_plot(explained: Explanation | PastExplanation, *, time_unit: str = "
 
 
 def _head_axes(axes: Any, explained: Explanation | PastExplanation, time_unit: str) -> None:
-    """What is explained, above; what the axis of times is, below."""
+    """Set the title to what is explained, and the label of the time axis."""
     unit = f", in {time_unit}" if time_unit and time_unit != "none" else ""
     axes.set_xlabel(f"how long before {when(explained, explained.time)}{unit}")
     share = 100 * explained.intensity / explained.total
@@ -241,7 +241,7 @@ def _head_axes(axes: Any, explained: Explanation | PastExplanation, time_unit: s
 
 
 def _past_plot(explained: PastExplanation, time_unit: str) -> Figure:
-    """One stem per past event, up where it raises the intensity; the strongest have their names."""
+    """Plot one stem per past event, upwards if it raises the intensity; the strongest are labelled."""
     if not explained.past:
         raise ForetellError("nothing to draw: nothing has happened before this time")
     figure, (axes,) = blank_figure(1, (9.0, 3.6))
@@ -254,7 +254,7 @@ def _past_plot(explained: PastExplanation, time_unit: str) -> Figure:
         side = {"textcoords": "offset points", "xytext": (0, 6 if one.effect >= 0.0 else -10), "ha": "center"}
         axes.annotate(one.event, (_distance(one, shortest), one.effect), **side, fontsize=7, color=INK)
     axes.set_xscale("log")
-    axes.set_xlim(max(x) * 1.3, shortest / 1.3)  # what was last is on the right
+    axes.set_xlim(max(x) * 1.3, shortest / 1.3)  # the latest event is on the right
     axes.margins(y=0.15)
     axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
     axes.set_ylabel("effect on the log-intensity")
@@ -287,7 +287,7 @@ def _draw_head(axes: Any, row: int, head: RuleContribution, shortest: float, lon
 
 
 def _label(axes: Any, explained: Explanation, heads: list[tuple[str, RuleContribution]]) -> None:
-    """On the left what looks back at what, on the right how much it matters and what the extra 1 keeps."""
+    """Label each row: on the left the fact, the attended events and the rule, on the right its effect and the weight of the null event."""
     names = [f"{fact} ← {split(head.attention[0].additions[0].event)[0]}\n{head.name}" for fact, head in heads]
     axes.set_yticks(range(len(heads) + 1), [*names, "all of these"], fontsize=8)
     axes.set_ylim(len(heads) + 0.6, -0.75)

@@ -1,4 +1,4 @@
-"""Elements and sections of a page: all text is escaped, except elements."""
+"""HTML elements and sections of a page. All text is escaped, except markup made here."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ VOID = ("br", "link", "meta", "input")
 _LONG_WORD = re.compile(r"\S{200,}")
 _UNSEEN = re.compile(
     r"[^\S\n\t ]|[^\s\x20-\x7e\xa1-\u1fff]"
-)  # may be a character that is not shown: looked at one by one
+)  # may be a character that is not shown, so each is checked
 
 
 class Markup(str):
-    """Text that is HTML already."""
+    """Text that is already HTML."""
 
     __slots__ = ()
 
 
 def element(name: str, /, *children: str, **attributes: str | int | float | bool | None) -> Markup:
-    """`class_` is the attribute `class`, `aria_label` is `aria-label`; True: an attribute without a value; None or False: none."""
+    """Return an element. `class_` is the attribute `class`, `aria_label` is `aria-label`; True: no value; None or False: no attribute."""
     written = "".join(
         f" {key.rstrip('_').replace('_', '-')}"
         + ("" if value is True else f'="{escape(shown_text(str(value)), quote=True)}"')
@@ -47,13 +47,13 @@ def joined(*children: str) -> Markup:
 
 
 def shown_text(text: str) -> str:
-    """Text for a page: signs for control characters and for marks that turn the direction of writing; endless words are cut."""
+    """Return text for a page: control characters and marks for writing direction become visible signs; very long words are cut."""
     text = _UNSEEN.sub(lambda found: printable(found[0]), text)
     return _LONG_WORD.sub(lambda found: f"{found[0][:199]}…", text)
 
 
 def embedded_json(value: Any) -> Markup:
-    """JSON for the inside of a `script` element: no character in it can end the element."""
+    """Return JSON for the inside of a `script` element; no character in it can end the element."""
     text = json.dumps(plain(value), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     for sign in "<>&\u2028\u2029":
         text = text.replace(sign, f"\\u{ord(sign):04x}")
@@ -61,12 +61,12 @@ def embedded_json(value: Any) -> Markup:
 
 
 def plain(value: Any) -> Any:
-    """Numbers with five digits, which is more than a picture shows; what is not a finite number is null."""
+    """Return a value for JSON: numbers rounded to five digits, which suffice for a chart; NaN and infinities become null."""
     if isinstance(value, dict):
         return {shown_text(str(key)): plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [plain(item) for item in value]
-    if hasattr(value, "tolist"):  # an array, or one of its numbers
+    if hasattr(value, "tolist"):  # an array or a scalar of numpy
         return plain(value.tolist())
     if isinstance(value, float):
         if not math.isfinite(value):
@@ -77,7 +77,7 @@ def plain(value: Any) -> Any:
 
 
 class PreciseValue(float):
-    """A number with twelve digits, such as a late time on a long clock."""
+    """A number that is kept to twelve digits, such as a late time on a long clock."""
 
     __slots__ = ()
 
@@ -100,7 +100,7 @@ class PageSection:
 
 @cache
 def texts() -> dict[str, dict[str, Any]]:
-    """`assets/texts.toml`: titles and labels of charts, captions of figures."""
+    """Return the content of `assets/texts.toml`: titles and labels of charts, captions of figures."""
     return tomllib.loads(asset("texts.toml"))
 
 
@@ -109,18 +109,18 @@ def asset(name: str) -> str:
 
 
 def text_of(name: str, **values: object) -> str:
-    """A caption, with values filled in."""
+    """Return a caption with the values filled in."""
     return Template(" ".join(texts()["captions"][name].split())).substitute(values)
 
 
 def figure(*parts: str, caption: str, stacked: bool = False, beside: bool = False) -> Markup:
-    """Charts side by side where there is room (or one above the other), and in plain words, below or beside, how to read them."""
+    """Return charts side by side if there is room (or one above the other), with a caption, below or beside, that explains them."""
     inside = element("div", *parts, class_="stack" if stacked else "charts") if len(parts) > 1 else joined(*parts)
     return element("figure", inside, element("figcaption", caption), class_="beside" if beside else None)
 
 
 def chart(name: str, **values: object) -> Markup:
-    """A place that the page's script draws in, with its title and label; values are filled into the title."""
+    """Return the element into which the page's script draws a chart, with title and label; values are filled into the title."""
     about = texts()["charts"][name]
     head = [element("h3", Template(about["title"]).substitute(values))] if "title" in about else []
     place = element("div", class_="chart", data_chart=name, data_label=about["label"])
@@ -130,7 +130,7 @@ def chart(name: str, **values: object) -> Markup:
 def table(
     columns: Sequence[str], rows: Sequence[Sequence[str]], *, label: str, words: Sequence[int] = (0,), class_: str = ""
 ) -> Markup:
-    """Columns are numbers but for those in `words`; a row's first cell is its heading. It scrolls inside its own box."""
+    """Return a table that scrolls inside its own box. Columns not in `words` are numeric; the first cell of a row is its heading."""
     heads = [
         element("th", name, scope="col", class_=None if place in words else "n") for place, name in enumerate(columns)
     ]
@@ -143,7 +143,7 @@ def table(
 
 
 def more(summary: str, *inside: str) -> Markup:
-    """A part of a page that is closed until the reader opens it."""
+    """Return a part of a page that is collapsed until the reader opens it."""
     return element("details", element("summary", summary), *inside)
 
 

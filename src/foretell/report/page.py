@@ -1,7 +1,7 @@
-"""Entries in, one HTML page out that needs nothing but itself: styles, script and numbers are inside, and it may load nothing.
+"""A self-contained HTML page from entries: styles, script and numbers are inside, and it loads nothing.
 
-Every text passes through `foretell.report.markup`, which escapes it. Besides, a content security policy names the page's own script and
-style by their hashes, so that no other would run, and forbids every request.
+All text is escaped by `foretell.report.markup`. In addition, a content security policy allows only the page's own script and style, by
+their hashes, and forbids every request.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def page(
     sections: Sequence[PageSection],
     foot: str = "",
 ) -> str:
-    """`runs` are the names of the runs, in the order of their colours; `head` and `foot` are before and after the sections."""
+    """Return the page. `runs` are the names of the runs, in the order of their colours; `head` and `foot` enclose the sections."""
     style, script = ("\n" + asset(name) for name in ("page.css", "page.js"))
     policy = f"default-src 'none'; style-src {_hash(style)}; script-src {_hash(script)}; img-src data:"
     charts = {name: one for section in sections for name, one in section.numbers.items()}
@@ -64,12 +64,12 @@ class Contents:
     """The inputs of a report."""
 
     summary: DataSummary
-    entries: Sequence[Entry]  # floors among them; at least one that is none
-    places: Sequence[int]  # of the chosen sequence in the data of each entry that is no floor
+    entries: Sequence[Entry]  # includes floors, and at least one entry that is no floor
+    places: Sequence[int]  # the chosen sequence's position in the data of each entry that is no floor
     time_unit: str = ""
-    start: float = 0.0  # from when on the sequence is shown
-    day: str = ""  # on which it was made
-    command: str = ""  # by which
+    start: float = 0.0  # the sequence is shown from this time on
+    day: str = ""  # the date of the report
+    command: str = ""  # the command that made the report
 
 
 def report_page(contents: Contents, progress: Callable[[str, int, int], None] | None = None) -> str:
@@ -102,7 +102,7 @@ def report_page(contents: Contents, progress: Callable[[str, int, int], None] | 
 
 
 def _foot(contents: Contents, runs: Sequence[Entry]) -> Markup:
-    """Size and settings of every run, the day, and the command."""
+    """Return the foot of the page: size and settings of every run, the date, and the command."""
     columns, rows = ("run", "model", "parameters"), []
     for entry in runs:
         size = sum(one.numel() for one in entry.model.parameters())

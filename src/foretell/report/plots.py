@@ -1,4 +1,4 @@
-"""Pictures (`foretell.plot`): learning curves, one sequence over time with its events and predicted waits, and how well a model fits."""
+"""Plots (`foretell.plot`): learning curves, a sequence over time with its events and predicted waits, and goodness of fit."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
 SHOWN_TYPES = 6
 GRID_POINTS = 1500
-MOST_WAITS = 1000  # events whose time is predicted
+MOST_WAITS = 1000  # the most events with a predicted time
 
 
 def learning_curve(records: list[dict[str, Any]], floors: dict[str, float] | None = None) -> Figure:
-    """Train and dev log-likelihood per event against epochs.
+    """Plot train and dev log-likelihood per event against epochs.
 
     Args:
-        records: a record per epoch: `fit(…).records`, or `RunFolder.metrics()`.
+        records: one record per epoch: `fit(…).records`, or `RunFolder.metrics()`.
         floors: log-likelihoods on dev by name, drawn as horizontal lines.
 
     Returns:
@@ -51,7 +51,7 @@ def learning_curve(records: list[dict[str, Any]], floors: dict[str, float] | Non
 
 
 def learning_curves(runs: dict[str, list[dict[str, Any]]], floors: dict[str, float] | None = None) -> Figure:
-    """Train (thin) and dev log-likelihood per event of several models against epochs.
+    """Plot train (thin) and dev log-likelihood per event of several models against epochs.
 
     Args:
         runs: the records of each model, by name.
@@ -77,7 +77,7 @@ def learning_curves(runs: dict[str, list[dict[str, Any]]], floors: dict[str, flo
 
 
 def _draw_dev(axes: Any, records: list[dict[str, Any]], colour: str, label: str) -> None:
-    """The curve on dev, with a dot and a number at its best epoch."""
+    """Draw the dev curve, with a dot and a number at its best epoch."""
     dev = [(record["epoch"], record["dev"]) for record in records if record.get("dev") is not None]
     if not dev:
         return
@@ -94,7 +94,7 @@ def _label_curves(axes: Any, title: str) -> None:
 
 
 class PlotRange(TypedDict, total=False):
-    """The time range of one sequence that is drawn (default: all of it), and the unit of time in the labels."""
+    """The time range of a sequence to draw (default: all of it), and the unit of time in the labels."""
 
     start: float | None
     end: float | None
@@ -102,21 +102,21 @@ class PlotRange(TypedDict, total=False):
 
 
 def intensity(model: IntensityModel, data: EventData, place: int = 0, **shown: Unpack[PlotRange]) -> Figure:
-    """Intensities over time, the events, and the predicted wait for the next event.
+    """Plot intensities over time, the events, and the predicted wait for the next event.
 
-    Below the events, each has the 50 and 90 % intervals of the wait that the model predicts from it on.
+    Below the events are the 50 and 90 % intervals of the wait that the model predicts after each event.
 
     Args:
         model: the model.
         data: the split.
-        place: which sequence of the split, from 0.
-        **shown: `start` and `end` of the part that is shown, and `time_unit`, a word for the axis.
+        place: the position of the sequence in the split, from 0.
+        **shown: `start` and `end` of the time range, and `time_unit`, a word for the axis.
 
     Returns:
         A Matplotlib figure.
 
     Raises:
-        ForetellError: too many events are in the part that is shown.
+        ForetellError: the time range has too many events.
 
     Example:
         >>> data = ft.load("robocup")
@@ -143,7 +143,7 @@ def intensity(model: IntensityModel, data: EventData, place: int = 0, **shown: U
 
 
 def _draw_waits(axes: Any, times: np.ndarray, chosen: np.ndarray, waits: np.ndarray) -> None:
-    """Bands from each event to the next, at the quantiles that were predicted; a dot for each wait as it was."""
+    """Draw bands between events at the predicted quantiles of each wait, and a dot for each observed wait."""
     assert QUANTILES == (0.05, 0.25, 0.5, 0.75, 0.95)
     starts = np.concatenate([[0.0], times])[chosen]
     actual = times[chosen] - starts
@@ -166,13 +166,13 @@ def _draw_waits(axes: Any, times: np.ndarray, chosen: np.ndarray, waits: np.ndar
 
 
 def intensity_plot(model: IntensityModel, data: EventData, place: int = 0, **shown: Unpack[PlotRange]) -> Figure:
-    """Total intensity and that of the most active types over time, above the events that happened.
+    """Plot the total intensity and those of the most active types over time, above the observed events.
 
     Args:
         model: the model.
         data: the split.
-        place: which sequence of the split, from 0.
-        **shown: `start` and `end` of the part that is shown, and `time_unit`, a word for the axis.
+        place: the position of the sequence in the split, from 0.
+        **shown: `start` and `end` of the time range, and `time_unit`, a word for the axis.
 
     Returns:
         A Matplotlib figure.
@@ -198,7 +198,7 @@ def _draw_intensities(
     end: float | None = None,
     time_unit: str = "",
 ) -> tuple[float, float]:
-    """Draw the part that both pictures of intensities share, and return its time range."""
+    """Draw the part that both plots of intensities share, and return its time range."""
     sequence = data[place]
     start = 0.0 if start is None else start
     end = sequence.t_end if end is None else end
@@ -206,7 +206,7 @@ def _draw_intensities(
         raise ForetellError(f"sequence {sequence.id}: nothing to draw between {start:g} and {end:g}")
     inside = (sequence.times >= start) & (sequence.times <= end)
     happened, kinds = sequence.times[inside], sequence.types[inside]
-    # Both sides of every event, where an intensity jumps, and an even grid in between.
+    # Times on both sides of every event, where an intensity jumps, and an even grid in between.
     edges = np.concatenate([np.linspace(start, end, GRID_POINTS), happened, np.nextafter(happened, np.inf)])
     times = np.unique(edges[(edges >= start) & (edges <= end)])
     (answer,) = intensities_at(model, data.select([place]), times)
@@ -240,13 +240,13 @@ SCORES_ALONE = "scores"
 
 
 def qq(models: Scorable | Mapping[str, Scorable], data: EventData) -> Figure:
-    """Quantiles of the time-rescaled gaps against those of Exp(1), with the 95 % band of the Kolmogorov-Smirnov test.
+    """Plot the quantiles of time-rescaled gaps against those of Exp(1), with the 95 % band of the Kolmogorov-Smirnov test.
 
-    Gaps that are rescaled by a model's own integral follow Exp(1) where the model is right about times. The right half shows the distance.
+    Gaps rescaled by a model's own integral follow Exp(1) if the model is right about times. The right half shows the distance.
 
     Args:
         models: a model, or several by name.
-        data: the split they are scored on.
+        data: the split on which they are scored.
 
     Returns:
         A Matplotlib figure.
@@ -285,11 +285,11 @@ def qq(models: Scorable | Mapping[str, Scorable], data: EventData) -> Figure:
 
 
 def calibration(models: Scorable | Mapping[str, Scorable], data: EventData) -> Figure:
-    """Predicted probabilities against observed shares: of intervals of the next time, and of guesses of the next type.
+    """Plot predicted probabilities against observed shares, for intervals of the next time and for guesses of the next type.
 
     Args:
         models: a model, or several by name.
-        data: the split they are scored on.
+        data: the split on which they are scored.
 
     Returns:
         A Matplotlib figure.
@@ -335,13 +335,13 @@ def _with_bars(axes: Any, x: list[float], estimates: list[Any], colour: str, nam
 
 
 def confusion(model: Scorable, data: EventData) -> Figure:
-    """Which types are predicted instead of which, given the time; percentages of each row.
+    """Plot how often each type is predicted for events of each type, given the time, in percent of each row.
 
-    Many types are shown by functor, the name before the parenthesis.
+    If there are many types, they are grouped by functor, the name before the parenthesis.
 
     Args:
         model: the model.
-        data: the split it is scored on.
+        data: the split on which it is scored.
 
     Returns:
         A Matplotlib figure.

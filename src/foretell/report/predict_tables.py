@@ -1,4 +1,4 @@
-"""A prediction for a terminal: one sentence and a table of events; of many sequences, one row each."""
+"""Predictions as text for a terminal: a sentence and a table of events for one sequence, one row per sequence for many."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from foretell.wording import counted, escape
 
 
 def sentence(prediction: Prediction, time_unit: str = "") -> str:
-    """When, in words."""
+    """Return a sentence that says when the next event is expected."""
     outlook = prediction.outlook
     unit = f" ({time_unit})" if time_unit and len(time_unit) < 20 and prediction.began is None else ""
     when = "no mean can be given"
@@ -25,7 +25,7 @@ def sentence(prediction: Prediction, time_unit: str = "") -> str:
 
 
 def remarks(prediction: Prediction) -> list[str]:
-    """The notes below a table of predictions."""
+    """Return the notes below a table of predictions."""
     outlook, found = prediction.outlook, []
     if outlook.mean is None:
         found.append(
@@ -45,10 +45,10 @@ def remarks(prediction: Prediction) -> list[str]:
 
 
 def when_table(predictions: list[Prediction], time_unit: str = "", what: bool = True) -> Table:
-    """One row per sequence and way of computing: times, and, with `what`, the most probable event."""
+    """Return a table of predicted times, one row per sequence and method; `what` adds the most probable event."""
     dated = any(prediction.began is not None for prediction in predictions)
     unit = f", in {time_unit}" if time_unit and len(time_unit) < 20 and not dated else ""
-    short = what and dated  # dates are wide: of many sequences, each row stays one line
+    short = what and dated  # dates are wide: this keeps each row on one line
     table = Table(title=escape(f"the next event{unit}"), title_justify="left")
     named = ["sequence", *([] if short else ["by"])]
     patterns = what and any(prediction.who is not None for prediction in predictions)
@@ -76,7 +76,7 @@ def when_table(predictions: list[Prediction], time_unit: str = "", what: bool = 
 
 
 def event_tables(prediction: Prediction) -> list[Table]:
-    """The most probable events of one sequence, and those that match the pattern."""
+    """Return tables of the most probable events of one sequence, and of those that match the pattern."""
     outlooks = _outlooks(prediction)
     possible = counted(prediction.outlook.possible, "possible event")
     found = []
@@ -134,14 +134,14 @@ def _who(outlook: NextEventDistribution) -> str:
 
 
 def _time(value: float | None, prediction: Prediction, form: str = ".5g") -> str:
-    """A number, or to the second where the clock has dates: `2012-03-01 12:00:05`."""
+    """Return a time as a number or, if the clock has dates, as a date to the second: `2012-03-01 12:00:05`."""
     if value is None:
         return "–"
     return prediction.clock.short(value, prediction.began) or f"{value:{form}}"
 
 
 def _span(interval: Interval, prediction: Prediction) -> str:
-    """`2.1 … 3.5`; a later end that may never come is open."""
+    """Return an interval as text, `2.1 … 3.5`; without an upper limit, the end is left open."""
     low, high = interval
     if low is None:
         return "–"

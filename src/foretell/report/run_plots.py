@@ -1,4 +1,4 @@
-"""Pictures of several runs: two against each other by functor (`compare`), and the trials of a search by setting (`tune`)."""
+"""Plots of several runs: two against each other by functor (`compare`), and the trials of a search by setting (`tune`)."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from foretell.train.tune import TuningResult
 
 
-NAMED = 12  # functors with their name beside the dot; of more the names would cover each other
+NAMED = 12  # functors with a label; more labels would overlap
 
 
 def scatter_plot(comparison: RunComparison, time_unit: str = "") -> Figure:
-    """A dot for each functor with 95 % intervals on both axes (paper, figure of RoboCup by action types).
+    """Plot a dot for each functor, with 95 % intervals on both axes (paper, figure of RoboCup by action types).
 
-    One panel each for the fit, the time and the type or participants, as far as they were scored.
+    One panel each for the fit, the time, and the type or participants, if they were scored.
     """
     assert len(comparison.names) == 2
     found = comparison.functors[0].scores if comparison.functors else {}
@@ -65,7 +65,7 @@ def _panel(axes: Any, comparison: RunComparison, key: str, scale: float) -> None
 
 
 def _reach(one: Estimate, scale: float) -> list[list[float]]:
-    """How far the interval goes down and up; a quantile may lie on the wrong side of a skewed score."""
+    """Return the lengths of the interval below and above the value; at least 0, since a skewed score may lie outside its interval."""
     return [[max(0.0, scale * (one.value - one.low))], [max(0.0, scale * (one.high - one.value))]]
 
 
@@ -73,9 +73,9 @@ COLUMNS = 3
 
 
 def settings_plot(found: TuningResult) -> Figure:
-    """The dev score of every trial against each setting that was searched, one panel per setting.
+    """Plot the dev score of every trial against each searched setting, one panel per setting.
 
-    Full dots: trained to the end; hollow: given up; the best is marked in every panel. Scores far below the others are at the edge.
+    Full dots are complete trials, hollow dots pruned ones; the best is marked in every panel. Very low scores are drawn at the lower edge.
     """
     scored = [one for one in found.tried if one.score is not None]
     names = [name for name in found.space.open if any(name in one.setting for one in scored)]
@@ -93,7 +93,7 @@ def settings_plot(found: TuningResult) -> Figure:
 
 
 def _floor(scores: Sequence[float]) -> float:
-    """Where the picture ends below: a setting that went wrong must not flatten the others."""
+    """Return the lower edge of the plot, so that a failed setting does not compress the others."""
     ordered = sorted(scores)
     middle, high = ordered[len(ordered) // 4], ordered[-1]
     return max(ordered[0], middle - 2.0 * (high - middle)) if high > middle else ordered[0]
@@ -114,7 +114,7 @@ def _setting_panel(axes: Any, found: TuningResult, scored: Sequence[TrialRecord]
 
 
 def _places(axes: Any, of: Choices | Range, values: Sequence[Any]) -> list[float]:
-    """Where each value stands: choices at even distances in their order, ranges on a scale."""
+    """Return the x position of each value: choices evenly spaced in their order, ranges on a scale."""
     if isinstance(of, Range):
         if of.log:
             axes.set_xscale("log")

@@ -1,1 +1,1 @@
-"""DATA → THE BEST OF SEVERAL MODELS: `foretell auto`."""
+"""`foretell auto`: searches for the best of several models for given data."""

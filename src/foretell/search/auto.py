@@ -1,7 +1,7 @@
-"""`auto`: data and minutes in, the best of several models out, chosen on dev, with a page that says what was tried and why it was chosen.
+"""`auto`: tries several models on data within some minutes, chooses one on dev, and writes a page with results and reasons.
 
-The folder of a search has `experiment.toml` (what is searched), `units/` (one run each), `best/` (a copy of the chosen run), `search.json`
-and `comparison.html`. The same call again goes on where the last one ended.
+The folder of a search has `experiment.toml` (its definition), `units/` (one run each), `best/` (a copy of the chosen run), `search.json`
+and `comparison.html`. A second identical call continues the search.
 """
 
 from __future__ import annotations
@@ -52,28 +52,28 @@ MINUTES = 10.0
 
 @dataclass(frozen=True)
 class SearchListener:
-    """The listener of a search: it gets progress messages and can stop the search."""
+    """Receives progress messages of a search, and can stop it."""
 
-    move: Callable[[str, int, int], None] = lambda words, done, of: None  # what is done, seconds so far, seconds in all
-    tell: Callable[[str], None] = lambda line: None  # what is worth keeping
+    move: Callable[[str, int, int], None] = lambda words, done, of: None  # message, seconds so far, seconds in total
+    tell: Callable[[str], None] = lambda line: None  # receives lines that stay
     stop: Callable[[], bool] = lambda: False
-    began: float | None = None  # when the user began to wait (`time.time`); None: when the search is called
+    began: float | None = None  # start of the time budget (`time.time`); None: the call of the search
 
 
 @dataclass(frozen=True)
 class AutoResult(FrameResult):
-    """The chosen run, and the leaderboard it was chosen from; as a frame a row per candidate."""
+    """The chosen run, and the leaderboard from which it was chosen; as a frame, one row per candidate."""
 
     folder: Path
     board: Leaderboard
-    test: Evaluation | None  # of the chosen one; None: there is no test split, or it was not asked for
+    test: Evaluation | None  # scores of the chosen run on test; None: no test split, or not requested
     minutes: float
-    seconds: float  # that the search took, over all calls
+    seconds: float  # duration of the search, over all calls
     stopped: Literal["done", "minutes", "interrupted"]
 
     @property
     def run(self) -> RunFolder:
-        """The chosen run: as any other, for `foretell evaluate`, `predict` and so on."""
+        """The chosen run, usable by `foretell evaluate`, `predict` and so on like any other."""
         return RunFolder.open(self.folder / BEST)
 
     @property
@@ -103,12 +103,12 @@ class AutoResult(FrameResult):
 
 @dataclass(frozen=True)
 class AutoOptions:
-    minutes: float = MINUTES  # of all calls together
-    jobs: int | None = None  # processes; None: one for each core, and on a GPU two
-    on: str = "this"  # where they are
+    minutes: float = MINUTES  # all calls together
+    jobs: int | None = None  # number of processes; None: one per core, or two on a GPU
+    on: str = "this"  # where the processes run
     device: str = "auto"
-    test: bool = True  # score the chosen one on test in the end
-    seed: int = 0  # of all fits but the last, which count on from it
+    test: bool = True  # score the chosen run on test at the end
+    seed: int = 0  # of all fits except the final ones, which use the following seeds
 
     def __post_init__(self) -> None:
         if self.jobs is not None and not 1 <= self.jobs <= 512:
@@ -130,21 +130,21 @@ def auto(
     listener: SearchListener | None = None,
     **options: Any,
 ) -> AutoResult:
-    """Try the models that suit the data for some minutes, and keep the best on dev.
+    """Try models that suit the data for some minutes, and keep the best on dev.
 
     Args:
         data: a folder, a file, the name of embedded data, or a loaded data set.
-        program: rules; models made of them are tried, too.
-        minutes: how long it may take, earlier calls with the same folder included.
-        out: the folder to write, and to go on with; default: `auto/NAME`.
-        settings: further tables of a configuration, `{"data": {"time_format": "iso"}, "train": {"dtype": "float64"}}`.
-        listener: told of progress, and asked whether to stop.
-        **options: `jobs` (processes; default: one for each core, on a GPU two), `on` (where they are: `processes`, `ray`,
-            `ray://HOST:PORT`), `device` (`cpu`, `cuda` or `auto`), `test` (score the
-            chosen model on test, once, after the choice; default: True), `seed` (of all fits but the last ones, which count on from it).
+        program: rules; models made of them are tried as well.
+        minutes: the time limit, including earlier calls with the same folder.
+        out: the folder to write, or to continue; default: `auto/NAME`.
+        settings: further tables of a configuration: `{"data": {"time_format": "iso"}, "train": {"dtype": "float64"}}`.
+        listener: an object that receives progress messages and can stop the search.
+        **options: `jobs` (number of processes; default: one per core, or two on a GPU), `on` (where they run: `processes`, `ray`,
+            `ray://HOST:PORT`), `device` (`cpu`, `cuda` or `auto`), `test` (whether to score the chosen model on test, once,
+            after the choice; default: True), `seed` (of all fits except the final ones, which use the following seeds).
 
     Returns:
-        The chosen run (`run`, `model`), the leaderboard (`board`, `to_frame()`), the score on test.
+        The chosen run (`run`, `model`), the leaderboard (`board`, `to_frame()`), and the score on test.
 
     Example:
         >>> found = ft.auto("robocup", minutes=10, out="search")  # doctest: +SKIP
@@ -182,7 +182,7 @@ def _name(data: str | Path | Dataset) -> str:
 
 
 def _path(data: str | Path | Dataset, folder: Path) -> str:
-    """Where the data are; a loaded data set is written into the folder of the search."""
+    """Return the path of the data; a loaded data set is first written into the folder of the search."""
     if not isinstance(data, Dataset):
         return str(data)
     if not (folder / DATA).exists():
@@ -203,7 +203,7 @@ def _check_folder(folder: Path) -> None:
 
 
 def _clear(folder: Path) -> None:
-    """If a search could not be started, remove its folder."""
+    """Remove the folder of a search that could not be started."""
     if not (folder / DEFINITION).exists() and not (folder / DATA).exists():
         (folder / LOCK).unlink(missing_ok=True)
         if folder.is_dir() and not any(folder.iterdir()):
@@ -229,8 +229,8 @@ def _define(table: Mapping[str, Any], folder: Path, options: AutoOptions) -> Non
 
 
 def _definition(given: Mapping[str, Any], device: str) -> dict[str, Any]:
-    """The data as the automatic choice needs them, their traits, and whether models without rules can be compared with those of
-    the program."""
+    """Return the definition of a search: the data settings, the traits of the data, and whether models without rules can be compared
+    with those of the program."""
     program = str(given.get("model", {}).get("program", ""))
     model = {"kind": "s2ndtt", "program": program} if program else {}
     config = with_whole_paths(make_config({**given, "model": model}, "options"))
@@ -262,7 +262,7 @@ def _definition(given: Mapping[str, Any], device: str) -> dict[str, Any]:
 
 
 def _comparable(config: Any, dataset: Dataset) -> bool:
-    """Whether models of the rules score every event, as all others do."""
+    """Whether models made of the rules score every event, as all other models do."""
     whole = replace(dataset, test=None)
     settled, count = settled_dataset(config, whole)
     unscored = rule_model(config, settled).unscored
@@ -317,7 +317,7 @@ class _Search:
         return self.listener.stop()
 
     def _say(self, line: str) -> None:
-        """A line of the queue, with the score that it is about."""
+        """Report a line of the queue of units, with the score of its unit."""
         name = line.split(":")[0].split(" ")[-1]
         folder = UnitFolder(self.folder / "units" / name)
         record = folder.record() if (self.folder / "units" / name).is_dir() else None
@@ -360,7 +360,7 @@ class _Search:
         return found
 
     def _copy(self, board: Leaderboard) -> None:
-        """The chosen run in a folder of its own, whole or not at all."""
+        """Copy the chosen run to a folder of its own; an interrupted copy leaves none."""
         best, part = self.folder / BEST, self.folder / f".{BEST}.part"
         shutil.rmtree(part, ignore_errors=True)
         shutil.copytree(board.best.run, part, ignore=shutil.ignore_patterns(".lock"))
@@ -371,7 +371,7 @@ class _Search:
         part.rename(best)
 
     def _test(self, board: Leaderboard) -> Evaluation | None:
-        """The score of the chosen model on test, which was not used before; None without a test split."""
+        """Return the scores of the chosen model on test, which was not used before; None without a test split."""
         run = RunFolder.open(self.folder / BEST)
         config = run.config()
         dataset = load_run(config)

@@ -1,4 +1,4 @@
-"""How much time a search has: minutes in, a deadline out, in a file that its processes read and that the next call goes on from."""
+"""The time budget of a search, stored in a file that its processes read and from which the next call continues."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from foretell.errors import ForetellError
 from foretell.reading import read_json
 
 FILE = "budget.json"
-RESERVE, LEAST_RESERVE, MOST_RESERVE = 0.08, 2.0, 90.0  # for scores and the page: a share of all, and seconds
-KEEP_EVERY = 2.0  # seconds
+RESERVE, LEAST_RESERVE, MOST_RESERVE = 0.08, 2.0, 90.0  # for scores and the page: share, seconds
+KEEP_EVERY = 2.0  # seconds between writes of the file
 
 
 @dataclass(frozen=True)
 class Budget:
-    """Seconds in all, what earlier calls spent of them, and when this call began (`time.time`)."""
+    """The budget in seconds, the seconds that earlier calls spent, and the start of this call (`time.time`)."""
 
     seconds: float
     spent: float
@@ -30,7 +30,7 @@ class Budget:
 
     @property
     def fit_until(self) -> float:
-        """When training ends, so that there is time to score what is chosen."""
+        """When training ends, so that time is left to score the chosen model (`time.time`)."""
         return self.began + self.seconds - self.spent - self.reserve
 
     @property
@@ -38,12 +38,12 @@ class Budget:
         return self.spent + time.time() - self.began
 
     def left(self) -> float:
-        """Seconds that training may still take."""
+        """Return the seconds that are left for training."""
         return self.fit_until - time.time()
 
 
 def open_budget(folder: Path, minutes: float) -> Budget:
-    """The budget of a call: what earlier calls in the same folder spent counts."""
+    """Return the budget of a call; the time that earlier calls in the folder spent is subtracted."""
     if not 0.0 < minutes < 1e6:
         raise ForetellError(f"`minutes={minutes:g}`: expected a number above 0")
     earlier = read_budget(folder)
@@ -59,7 +59,7 @@ def keep_budget(folder: Path, budget: Budget, *, ended: bool = False) -> None:
 
 
 def read_budget(folder: Path) -> Budget | None:
-    """The last saved budget; None if there is none."""
+    """Return the last saved budget; None if there is none."""
     path = folder / FILE
     if not path.exists():
         return None

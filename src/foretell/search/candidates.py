@@ -1,7 +1,7 @@
-"""What a search tries: traits of the data in, candidates out, each a model with its training settings and the reason for trying it.
+"""The candidates of a search for data with given traits: each is a model with its training settings and the reason for trying it.
 
-The first is the model that `foretell train` chooses by rule (`train/auto_settings`); then one of every kind that fits the data, trained by
-the same rules; then variants of the first, each with one choice of the rules made otherwise.
+The first is the model that `foretell train` chooses by rule (`train/auto_settings`). Then follows one of every other suitable kind, trained
+by the same rules, and then variants of the first, each with one setting changed.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from typing import Any
 from foretell.models.registry import find_model
 from foretell.train.auto_settings import DataTraits, choose_settings, with_settings
 
-Tables = dict[str, dict[str, Any]]  # "model" and "train" of a configuration
+Tables = dict[str, dict[str, Any]]  # the tables "model" and "train" of a configuration
 
-# Trained as the rules say but for these: `experiments/field` found them on dev; RMTPP's loss explodes at the rate of the others.
+# Changes to the settings that the rules choose, found on dev in `experiments/field`; RMTPP's loss explodes at the usual learning rate.
 OTHER_KINDS: dict[str, Tables] = {
     "nhp": {"model": {"dim": 32}, "train": {}},
     "s2p2": {"model": {"dropout": 0.1}, "train": {"lr": 5e-3}},
@@ -25,12 +25,12 @@ RULE_KINDS: dict[str, Tables] = {
     "andtt": {"model": {"dim": 16, "layers": 1}, "train": {"decay": 1.0}},
     "ndtt": {"model": {"dim": 16}, "train": {"decay": 1.0}},
 }
-HAWKES_UNTIL = 2_000.0  # events of a type, up to which starting from a Hawkes process is tried
+HAWKES_UNTIL = 2_000.0  # events per type below which starting from a Hawkes process is tried
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A model with its training settings; `variant`: a choice of the rules made otherwise, which counts only where it is clearly better."""
+    """A model with its training settings. A `variant` differs from the rules in one choice; it must be clearly better to be chosen."""
 
     name: str  # of its folders: letters, digits, dashes
     title: str
@@ -42,7 +42,7 @@ class Candidate:
 def candidates_for(
     traits: DataTraits, device: str, *, program: str = "", decays: int = 0, without_rules: bool = True
 ) -> list[Candidate]:
-    """In the order in which they are tried. `decays`: of a fitted Hawkes process; `without_rules`: kinds that have none may be compared."""
+    """Return the candidates, in order. `decays`: of a fitted Hawkes process; `without_rules`: include models without rules."""
     found = list(_of_rules(traits, device, program)) if program else []
     if without_rules:
         found += _plain(traits, device, decays, first=not program)
@@ -76,7 +76,7 @@ def _plain(traits: DataTraits, device: str, decays: int, first: bool) -> Iterato
 
 
 def _variants(traits: DataTraits, chosen: Tables, decays: int) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
-    """Choices of the rules made otherwise; None: left out."""
+    """Yield name, description and changed settings of each variant; a setting of None is removed."""
     if "hawkes" in chosen["model"]:
         yield "no-hawkes", "without a Hawkes process", {"model": {"hawkes": None}}
     elif decays and traits.per_type < HAWKES_UNTIL:

@@ -1,7 +1,7 @@
-"""The last fits of a search: candidates with their scores in, the leader trained again out, for longer and from other seeds.
+"""The final fits of a search: the leading candidates are trained again, for longer and with other seeds.
 
-A leader that was trained once has the luck of its seed, and only the steps that a first fit may take. What time is left is worth most
-where the search has already been: `experiments/auto` has what it brought. The best of a candidate's fits on dev counts.
+A leader that was trained once depends on the luck of its seed, and had a limited number of steps. The remaining time is best spent on
+leaders; `experiments/auto` has the gain. A candidate is judged by the best of its fits on dev.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from typing import Any
 from foretell.reproduce.unit import Record, Unit
 from foretell.search.candidates import Candidate
 
-LONGER = 5 / 3  # the steps that the rules give on a GPU, over those on a CPU
-SEEDS = 3  # further ones
-MARGIN = 1.1  # of the time that a fit is expected to take
+LONGER = 5 / 3  # ratio of the steps that the rules give on a GPU to those on a CPU
+SEEDS = 3  # number of additional seeds
+MARGIN = 1.1  # factor on the expected time of a fit
 
 
 @dataclass(frozen=True)
 class FinalFit:
-    """A candidate once more: `number` 0 for longer, the others from that many seeds further on."""
+    """Another fit of a candidate: `number` 0 trains for longer, other numbers are added to the seed."""
 
     candidate: Candidate
     number: int
-    rung: int  # the whole length
+    rung: int  # of complete fits
     base_seed: int
 
     @property
@@ -38,7 +38,7 @@ class FinalFit:
 
     @property
     def train(self) -> dict[str, Any]:
-        """The settings of training, with what is otherwise in this fit."""
+        """The training settings, with the changes for this fit."""
         table = dict(self.candidate.tables["train"])
         if self.number:
             return {**table, "seed": self.base_seed + self.number}
@@ -59,7 +59,7 @@ class FinalFit:
         )
 
     def seconds(self, whole: Record) -> float:
-        """What it will take, by the candidate's first fit: as many epochs, or, where there was no time for all, all of them."""
+        """Return the expected seconds, from the candidate's first fit: for its epochs or, if time limited these, for all."""
         cut = whole.get("planned") != whole.get("wanted")
         epochs = self.train["epochs"] if cut else self.factor * whole["epochs"]
         return MARGIN * epochs * float(whole["seconds"]) / max(int(whole["epochs"]), 1)
@@ -68,7 +68,7 @@ class FinalFit:
 def final_fits(
     leading: Sequence[Candidate], base_seed: int, rung: int, *, fixed: Mapping[str, Any]
 ) -> Iterator[FinalFit]:
-    """Train each leader for longer first, then with other seeds; if the user has set the number of epochs, none is trained for
+    """Yield the final fits: each leader for longer first, then with other seeds. If the user has set the number of epochs, no fit is
     longer."""
     for number in range("epochs" in fixed, SEEDS + 1):
         for one in leading:
@@ -76,7 +76,7 @@ def final_fits(
 
 
 def leaders(every: Sequence[Candidate], done: Mapping[str, Record]) -> list[Candidate]:
-    """The best on dev of those that are no variants, and the best variant, if it is ahead of that."""
+    """Return the best candidate on dev that is no variant, followed by the best variant if that is better."""
     scores: dict[str, float] = {}
     for record in done.values():
         if record.get("dev") is not None:

@@ -1,8 +1,8 @@
-"""Successive halving as an experiment (`reproduce/experiment`): candidates in, fits of growing length out, scored on dev.
+"""Successive halving as an experiment (`reproduce/experiment`): fits candidates for increasing numbers of epochs, and scores them on dev.
 
-A fit has a ninth, a third or all of the epochs that the rules give it, and a schedule of its own that ends there: whatever is cut short
-leaves a model that can be used. Candidates begin short; the best third of a length goes on to the next, and the others follow where time is
-left (Li et al. 2018, 2020). The candidate that the rules choose gets its whole length at once, and the leader is trained again in the end.
+A fit has 1/9, 1/3 or all of the epochs that the rules give it, and a learning rate schedule of that length, so that every fit leaves a
+usable model. Candidates begin with a short fit; the best third at one length continues to the next, and the others follow if time is left
+(Li et al. 2018, 2020). The rules' own candidate gets all its epochs at once, and the leader is trained again at the end.
 """
 
 from __future__ import annotations
@@ -42,16 +42,16 @@ KEYS = ("kind", "title", "device", "dataset", "program", "train", "traits", "wit
 FLOORS = ("poisson", "weekly", "hawkes")
 SHARES = (1 / 9, 1 / 3, 1.0)  # of the epochs that the rules give
 WHOLE = len(SHARES) - 1
-ETA = 3  # of so many the best one goes on
-LEAST_STEPS, LEAST_EPOCHS = 15, 2  # that a fit has to have to say something
-PARTIAL = "partial.json"  # of a unit that was stopped: what it had reached
+ETA = 3  # one in this many candidates is promoted
+LEAST_STEPS, LEAST_EPOCHS = 15, 2  # minimum length of an informative fit
+PARTIAL = "partial.json"  # the progress of a stopped unit
 DEV_SCORES = ScoringOptions(integral="stratified", points=20, times=False)
-CHECKPOINT_SECONDS = 5.0  # what is lost at most when a process is killed
-# What a fit may take of the time that is left: the candidate of the rules, one of the shortest length, any other.
+CHECKPOINT_SECONDS = 5.0  # the most work lost when a process is killed
+# The largest share of the remaining time for one fit: the rules' own candidate, a fit of the shortest length, any other.
 FIRST_SHARE, SHORT_SHARE, LONG_SHARE = 0.75, 0.2, 0.95
 FLOOR_SHARE = 0.25
-BEGINNING = 0.02  # of all time: what has to be left for a candidate to begin
-USEFUL = 1.5  # a longer fit is begun if there is time for so many times the shorter one
+BEGINNING = 0.02  # share of the budget that must be left for a candidate to begin
+USEFUL = 1.5  # a longer fit begins only if this many times the shorter one's duration is left
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class Rung:
     """A candidate at one of the lengths."""
 
     candidate: Candidate
-    place: int  # in SHARES
+    place: int  # index in SHARES
 
     @property
     def name(self) -> str:
@@ -76,7 +76,7 @@ class Rung:
 
 
 class AutoSearch:
-    """The search as an experiment. Its definition has the data, their traits, and what the user has fixed."""
+    """The search as an experiment. Its definition has the data, their traits, and the settings fixed by the user."""
 
     def __init__(self, definition: Definition) -> None:
         check_keys(definition.table, KEYS, definition.source)
@@ -86,11 +86,11 @@ class AutoSearch:
         self.program = str(definition.table.get("program", ""))
         self.without_rules = bool(definition.table.get("without_rules", True))
 
-    # Which units there are.
+    # The list of units.
 
     def units(self, done: Mapping[str, Record]) -> Sequence[Unit]:
-        """Floors, the candidate of the rules, the best third of each length, candidates not yet begun, the other kinds, the leader again,
-        and then the other variants."""
+        """Return the units in order: floors, the rules' own candidate, the best third of each length, candidates not yet begun, others,
+        the leader again, and then the other variants."""
         able = {"weekly": self.traits.has_weeks, "hawkes": self.traits.types <= MOST_TYPES}
         floors = [self._floor(kind) for kind in FLOORS if able.get(kind, True)]
         waiting = self._waits_for_hawkes(done)
@@ -110,7 +110,7 @@ class AutoSearch:
         return [*floors, *before, *(one.unit() for one in self._final_fits(ready, done)), *after]
 
     def candidates(self, decays: int) -> list[Candidate]:
-        """All candidates, with the settings that the user has fixed."""
+        """Return all candidates, with the settings that the user has fixed."""
         found = candidates_for(
             self.traits, self.device, program=self.program, decays=decays, without_rules=self.without_rules
         )
@@ -122,20 +122,20 @@ class AutoSearch:
         return Unit(kind, {**about, "rung": WHOLE, "tables": {"model": {"kind": kind}, "train": {}}})
 
     def _waits_for_hawkes(self, done: Mapping[str, Record]) -> bool:
-        """Whether A-NHP starts from a Hawkes process that is not fitted yet; one that failed is not waited for."""
+        """Whether A-NHP must wait for a Hawkes process that is not fitted yet; if that fit failed, it does not wait."""
         if self.program or not wants_hawkes(self.traits) or self.traits.types > MOST_TYPES:
             return False
         return "hawkes" not in done and not self._unit_folder("hawkes").error()
 
     def _first(self, candidate: Candidate) -> int:
-        """The shortest length that makes enough steps to say something."""
+        """Return the shortest length with enough steps for an informative fit."""
         batch = candidate.tables["train"]["batch"]
         per_epoch = -(-self.traits.sequences // batch)
         long_enough = [place for place in range(WHOLE) if Rung(candidate, place).epochs * per_epoch >= LEAST_STEPS]
         return long_enough[0] if long_enough else WHOLE
 
     def _promotions(self, every: Sequence[Candidate], done: Mapping[str, Record]) -> tuple[list[Rung], list[Rung]]:
-        """Candidates at the length after one that they have done: those of the best third, longest first, and the others, best first."""
+        """Return candidates at their next length: those of the best third, longest first, and the others, best first."""
         ahead: list[Rung] = []
         behind: list[tuple[float, Rung]] = []
         for place in reversed(range(WHOLE)):
@@ -151,7 +151,7 @@ class AutoSearch:
         return ahead, [one for _, one in sorted(behind, key=lambda pair: -pair[0])]
 
     def _final_fits(self, every: Sequence[Candidate], done: Mapping[str, Record]) -> Iterator[FinalFit]:
-        """The leaders again, once they have a fit of their whole length that says how long this takes."""
+        """Yield the leaders' final fits that are done, or that the remaining time allows, judged by the duration of a complete fit."""
         fixed = self.table.get("train", {})
         budget = read_budget(self.folder)
         left = float("inf") if budget is None or not budget.began else budget.left()
@@ -162,7 +162,7 @@ class AutoSearch:
                 yield one
 
     def _fits(self, rung: Rung, done: Mapping[str, Record]) -> bool:
-        """Whether it is done already, or there is time for it to be of use."""
+        """Whether the fit is done already, or there is enough time left for it."""
         if self._unit_folder(rung.name).record() is not None:
             return True
         budget = read_budget(self.folder)
@@ -171,7 +171,7 @@ class AutoSearch:
         earlier = done.get(Rung(rung.candidate, rung.place - 1).name) if rung.place else None
         if earlier is not None:
             return USEFUL * float(earlier["seconds"]) <= budget.left()
-        if rung.candidate.variant:  # an epoch takes as long as one of the rules' own candidate
+        if rung.candidate.variant:  # its epochs take as long as those of the rules' own candidate
             first = done.get(
                 Rung(replace(rung.candidate, name=str(rung.candidate.tables["model"]["kind"])), WHOLE).name
             )
@@ -183,7 +183,7 @@ class AutoSearch:
     def _unit_folder(self, name: str) -> UnitFolder:
         return UnitFolder(self.folder / "units" / name)
 
-    # The work on one of them.
+    # The work on one unit.
 
     def work(self, unit: Unit, workspace: Workspace) -> Mapping[str, Any]:
         bounds = self.table.get("limits", {})
@@ -195,26 +195,26 @@ class AutoSearch:
         return ExperimentSummary()
 
     def config(self, tables: Mapping[str, Mapping[str, Any]]) -> RunConfig:
-        """The whole configuration of a candidate."""
+        """Return the complete configuration of a candidate."""
         train = {"checkpoint_seconds": CHECKPOINT_SECONDS, "device": self.device, **tables["train"]}
         table = {"data": self.table["dataset"], "model": tables["model"], "train": train}
         return make_config(table, self.source)
 
 
 def unit_folders(folder: Path) -> list[UnitFolder]:
-    """The candidates of a search that were started."""
+    """Return the folders of the candidates that were started."""
     return [UnitFolder(path) for path in sorted((folder / "units").glob("*")) if path.is_dir()]
 
 
 class _TooSlow(Exception):  # noqa: N818 (not an error)
-    """There is time for fewer epochs."""
+    """The remaining time is too short for all planned epochs; `epochs` is the possible number."""
 
     def __init__(self, epochs: int) -> None:
         self.epochs = epochs
 
 
 class _Fit:
-    """One unit: a fit that keeps to its time, and the scores of what came of it on dev."""
+    """One unit: a fit within its time limit, and its scores on dev."""
 
     def __init__(self, search: AutoSearch, unit: Unit, workspace: Workspace) -> None:
         self.search, self.unit, self.workspace = search, unit, workspace
@@ -236,9 +236,9 @@ class _Fit:
         return FIRST_SHARE if first else LONG_SHARE
 
     def record(self) -> dict[str, Any]:
-        """The record of a unit; a unit that is stopped saves its progress in PARTIAL."""
+        """Return the record of a unit; a unit that is stopped saves its progress in PARTIAL."""
         search = self.search
-        if (self.run / CONFIG).exists():  # an earlier call may have found that there is time for fewer
+        if (self.run / CONFIG).exists():  # an earlier call may have reduced the number of epochs
             self.tables["train"]["epochs"] = RunFolder.open(self.run).config().train.epochs
         dataset = self._dataset(search.config(self.tables))
         try:
@@ -255,7 +255,7 @@ class _Fit:
         return budget is not None and budget.left() <= 0.0
 
     def _fit(self, dataset: Dataset) -> None:
-        """Once, and again with fewer epochs where the first ones take too long."""
+        """Fit, and fit again with fewer epochs if the first epochs take too long."""
         assert dataset.train is not None
         while True:
             config = self.search.config(self.tables)
@@ -284,14 +284,14 @@ class _Fit:
         return self.late
 
     def _watch(self, config: RunConfig) -> Callable[[dict[str, Any]], None]:
-        """After the second epoch it is known how long one takes (the first one plans and compiles)."""
+        """Return a callback that measures the second epoch (the first one also plans and compiles) and raises `_TooSlow` if needed."""
 
         def told(record: dict[str, Any]) -> None:
             epochs = config.train.epochs
             if record["epoch"] != 2 or "dev_seconds" not in record or epochs <= 3:
                 return
             each, spent = record["train_seconds"] + record["dev_seconds"], time.time() - self.began
-            if spent + (epochs - 2) * each <= self.allowed:  # also where nothing limits the time
+            if spent + (epochs - 2) * each <= self.allowed:  # true also without a limit
                 return
             possible = int((self.allowed - spent) / max(each, 1e-9))
             if possible < epochs:
@@ -300,7 +300,7 @@ class _Fit:
         return told
 
     def _start(self, dataset: Dataset) -> Callable[[IntensityModel], None]:
-        """A model that starts from a Hawkes process takes the floor that is fitted already."""
+        """Return a function that gives a model with a Hawkes start the Hawkes process that was fitted as a floor."""
 
         def start(model: IntensityModel) -> None:
             folder = self.search._unit_folder("hawkes").path / RUN
@@ -312,7 +312,7 @@ class _Fit:
         return start
 
     def _dataset(self, config: RunConfig) -> Dataset:
-        """The data as this model uses them, without test."""
+        """Return the data for this unit's model, without test."""
         key = "rules" if self.search.program else "plain"
         if key not in self.workspace.loaded:
             self.workspace.loaded[key] = _alike(load_run(config), self.search)
@@ -340,15 +340,15 @@ class _Fit:
         return found | self._facts(model)
 
     def _facts(self, model: IntensityModel | None) -> dict[str, Any]:
-        """The state of the fit, from its folder."""
+        """Return the state of the fit, from its folder."""
         records = RunFolder.open(self.run).metrics() if self._reached() else []
         settings = self.unit.settings
         return {
             **{name: settings[name] for name in ("candidate", "title", "why", "variant", "rung")},
             "kind": self.tables["model"]["kind"],
-            "again": settings.get("again"),  # the leader once more: "longer", "seed 2"
+            "again": settings.get("again"),  # for a final fit: "longer", "seed 2"
             "wanted": settings.get("epochs"),
-            "planned": self.tables["train"].get("epochs"),  # fewer than wanted: there was no time for all
+            "planned": self.tables["train"].get("epochs"),  # fewer than wanted if time is short
             "epochs": len(records),
             "best_epoch": records[-1].get("best_epoch") if records else None,
             "steps": records[-1].get("step") if records else None,
@@ -361,7 +361,7 @@ class _Fit:
 
 
 def _alike(dataset: Dataset, search: AutoSearch) -> Dataset:
-    """With a program, what its models leave out or take as given is so for all."""
+    """With a program, leave out impossible events, and events that its models do not score, for all models."""
     if not search.program:
         return dataset
     config = search.config(search.candidates(0)[0].tables)
@@ -374,7 +374,7 @@ def _alike(dataset: Dataset, search: AutoSearch) -> Dataset:
 
 
 def settled_dataset(config: RunConfig, dataset: Dataset) -> tuple[Dataset, int]:
-    """The data after treating events that the program makes impossible as `data.impossible` says, and the number of such events."""
+    """Treat events that the program makes impossible as `data.impossible` says; return the data and the number of such events."""
     made: dict[str, EventData] = {}
     count = 0
     model = rule_model(config, dataset)
@@ -385,7 +385,7 @@ def settled_dataset(config: RunConfig, dataset: Dataset) -> tuple[Dataset, int]:
 
 
 def rule_model(config: RunConfig, dataset: Dataset) -> RuleModel[Any]:
-    """A fresh model of the rules that has met the training data."""
+    """Return a fresh model of the rules that has met the training data."""
     import torch
 
     model = config.model.make(dataset.vocabulary, seed=0, dtype=torch.float32)

@@ -1,7 +1,7 @@
-"""What came of a search: the records of its units in, a leaderboard on dev out, and which candidate is chosen and why.
+"""The result of a search: a leaderboard on dev from the records of its units, with the chosen candidate and the reason.
 
-Among the candidates that are no variants the best on dev is chosen. A variant of the rules takes its place only where it is better by more
-than the standard error of their difference: of many variants the luckiest on dev is seldom the best on other data.
+The best candidate on dev that is no variant is chosen, unless a variant is better by more than the standard error of their difference:
+of many variants, the best on dev is often best by luck, and seldom the best on other data.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ class LeaderboardEntry:
 
     candidate: str
     title: str
-    why: str  # it was tried
+    why: str  # the reason for trying it
     kind: str
     variant: bool
-    state: EntryState  # of all epochs that the rules give, of fewer, or stopped before its end
+    state: EntryState  # all epochs that the rules give, fewer, or stopped before its end
     dev: Estimate  # log-likelihood in nats per event
-    behind: Estimate | None  # what the chosen one is better by, on the same events; None: it is the chosen one
+    behind: Estimate | None  # how much better the chosen candidate is, on the same events; None for the chosen one
     fits: int
     epochs: int
     best_epoch: int | None
@@ -58,14 +58,14 @@ class LeaderboardEntry:
 
 @dataclass(frozen=True)
 class Leaderboard(FrameResult):
-    """Candidates, the best on dev first; as a frame a row each."""
+    """Candidates, the best on dev first; as a frame, one row per candidate."""
 
     entries: tuple[LeaderboardEntry, ...]
-    chosen: str  # the candidate
+    chosen: str  # name of the candidate
     reason: str
-    verdict: str  # whether it beats the floors, or that no network beats the floor that is chosen
-    failed: Mapping[str, str]  # by title: what went wrong, or that its epochs take too long
-    untried: tuple[str, ...]  # titles: there was no time
+    verdict: str  # whether it beats the floors or, if a floor is chosen, that no network beats it
+    failed: Mapping[str, str]  # by title: the error, or that its epochs take too long
+    untried: tuple[str, ...]  # titles of candidates for which there was no time
 
     @property
     def best(self) -> LeaderboardEntry:
@@ -91,7 +91,7 @@ class Leaderboard(FrameResult):
 
 @dataclass(frozen=True)
 class _Scored:
-    """A fit that has scores on dev: done, or stopped on its way."""
+    """A fit with scores on dev: complete, or stopped on the way."""
 
     name: str
     record: Mapping[str, Any]
@@ -100,9 +100,9 @@ class _Scored:
 
 
 def leaderboard(results: Results, titles: Mapping[str, str], *, floors_chosen: bool = True) -> Leaderboard:
-    """The leaderboard of what is there; `titles` are those of all candidates.
+    """Return the leaderboard of the fits so far; `titles` are those of all candidates.
 
-    Without `floors_chosen` a floor is shown and cannot be chosen.
+    Without `floors_chosen`, floors are listed but cannot be chosen.
     """
     found = _scored(results)
     best: dict[str, _Scored] = {}
@@ -140,7 +140,7 @@ def _scored(results: Results) -> list[_Scored]:
 
 
 def _failed(results: Results) -> dict[str, str]:
-    """By candidate: what went wrong, or why it was given up."""
+    """Return by candidate: the error, or why it was given up."""
     found: dict[str, str] = {}
     for folder in unit_folders(results.folder):
         settings, record = folder.read("settings.json") or {}, folder.record() or {}
@@ -151,7 +151,7 @@ def _failed(results: Results) -> dict[str, str]:
 
 
 def _choice(best: Mapping[str, _Scored]) -> tuple[str, str]:
-    """The candidate that is chosen, and why, in a sentence."""
+    """Return the chosen candidate, and a sentence with the reason."""
     ranked = sorted(best, key=lambda name: -best[name].record["dev"])
     top = ranked[0]
     plain_ones = [name for name in ranked if not best[name].record["variant"]]
@@ -162,7 +162,7 @@ def _choice(best: Mapping[str, _Scored]) -> tuple[str, str]:
         )
         return top, f"{said}{after}"
     first = plain_ones[0]
-    for name in ranked:  # the best variant that is clearly better
+    for name in ranked:  # search for the best variant that is clearly better
         if not best[name].record["variant"] or best[name].record["dev"] <= best[first].record["dev"]:
             break
         difference = _difference(best[name], best[first])
@@ -180,14 +180,14 @@ def _choice(best: Mapping[str, _Scored]) -> tuple[str, str]:
 
 
 def _without_score(best: Mapping[str, _Scored]) -> list[str]:
-    """A floor that could not be fitted in time, or has too many types, is not silently taken as beaten."""
-    # The weekly one takes no time: without a score there are no weeks.
+    """Return sentences about floors without a score (no time, or too many types), since it is unknown whether these are beaten."""
+    # The weekly floor takes no time: it lacks a score only if the data have no weeks.
     missing = [find_model(name).about.title for name in FLOORS if name not in best and name != "weekly"]
     return [f"{title} has no score here, so whether it is beaten is not known" for title in missing]
 
 
 def _floor_won(best: Mapping[str, _Scored], chosen: str) -> str:
-    """What is said where a floor is the best: that the networks lose to it, and what to try."""
+    """Return a sentence for a search in which a floor is best: by how much the networks lose to it, and what to try."""
     others = [name for name in best if name not in FLOORS]
     if not others:
         return "no network was scored in this time: give more minutes, and the same command continues the search"
@@ -203,7 +203,7 @@ def _gap(one: _Scored, other: _Scored) -> str:
 
 
 def _difference(one: _Scored, other: _Scored) -> Estimate:
-    """First less second, on the same events."""
+    """Return the score of the first minus that of the second, on the same events."""
     metrics = one.rows.by_key[METRIC], other.rows.by_key[METRIC]
     return difference_of((one.name, other.name), *metrics, one.rows.units, []).difference
 
@@ -232,7 +232,7 @@ def _entry(one: _Scored, chosen: _Scored, every: Sequence[_Scored]) -> Leaderboa
 
 
 def curves(results: Results, board: Leaderboard) -> dict[str, list[tuple[int, float]]]:
-    """Dev scores by step of each entry's run, for a picture; models that are fitted directly have none."""
+    """Return dev scores by step for each entry's run, for a plot; directly fitted models have none."""
     found = {}
     for entry in board.entries:
         records = RunFolder.open(entry.run).metrics()

@@ -1,4 +1,4 @@
-"""A leaderboard in, one HTML page out: what was chosen and why, what was tried, with intervals, and how each learned."""
+"""The HTML page of a search: the chosen model and the reason, all tried models with intervals, and their learning curves."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ STATES = {"whole": "all epochs", "shorter": "shorter fit", "stopped": "stopped b
 
 
 def comparison_page(found: Mapping[str, Any], results: Results, board: Leaderboard) -> str:
-    """`found` is the summary of the search, as `--json` gives it."""
+    """Return the page; `found` is the summary of the search, as printed by `--json`."""
     runs = [entry.title for entry in board.entries if not entry.is_floor]
     sections = [_choice(found, board), _board(board), _learning(results, board), _tried(found, board)]
     name = results.folder.name

@@ -1,4 +1,4 @@
-"""What each column of the log does to a model that uses it: effects with their intervals, as a table for each run."""
+"""The effect of each covariate on a model, with intervals, as a table for each run."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from foretell.report.entry import Entry
 from foretell.report.markup import Markup, PageSection, element, figure, joined, remark, table, text_of
 
 TITLE = "What each column does"
-MOST_EVENTS = 20_000  # that effects are found on: each column asks for a dozen scores of all of them
+MOST_EVENTS = 20_000  # limit on the events that are scored: each column needs a dozen scores of all of them
 HEADS = ("column", "of", "importance", "change", "effect")
 
 
 def covariates_section(entries: Sequence[Entry], progress: Callable[[str, int, int], None]) -> PageSection | None:
-    """None if no model uses columns of these data."""
+    """Return the section; None if no model uses columns of these data."""
     parts = [part for entry in entries if (part := _of_entry(entry, progress)) is not None]
     return PageSection("covariates", TITLE, joined(*parts)) if parts else None
 
@@ -42,13 +42,13 @@ def _of_entry(entry: Entry, progress: Callable[[str, int, int], None]) -> Markup
 
 
 def first_sequences(data: EventData, events: int) -> EventData:
-    """As many whole sequences as have this many events together, at least one."""
+    """Return the first sequences that together have at most this many events, but at least one sequence."""
     count = int(np.searchsorted(data.columns.offsets[1:], events, side="right"))
     return data if count >= len(data) else data.select(range(max(count, 1)))
 
 
 def _rows(one: CovariateEffect) -> list[tuple[str, ...]]:
-    """A row for each change that was looked at; the column is named once."""
+    """Return one table row for each change of a column; only the first row has the column's name."""
     about: tuple[str, ...] = (one.column, "sequences" if one.static else "events", _cell(one.importance))
     found = []
     for change, effect in one.effects or (("–", None),):

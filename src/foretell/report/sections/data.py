@@ -1,4 +1,4 @@
-"""What the data are: splits in numbers, the most frequent events, the gaps between events."""
+"""The data of a report: numbers of the splits, the most frequent events, and the gaps between events."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ BINS = 40
 
 
 def data_section(summary: DataSummary, data: EventData) -> PageSection:
-    """`data` are the events that the runs are scored on."""
+    """Return the section; `data` are the events on which the runs are scored."""
     unit = f" Times are in {summary.time_unit}." if summary.time_unit not in ("", "none") else ""
     if summary.first is not None:
         unit += f" From {summary.first[:10]} to {(summary.last or '')[:10]} ({summary.zone})."
@@ -38,7 +38,7 @@ def data_section(summary: DataSummary, data: EventData) -> PageSection:
 
 
 def _scored(data: EventData) -> int:
-    """Events after the history that some sequences begin with."""
+    """Return the number of events, without the unscored history with which some sequences begin."""
     starts = data.columns.scored_from
     if starts is None:
         return data.event_count

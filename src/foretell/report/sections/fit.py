@@ -1,7 +1,7 @@
-"""Are the predicted times right, does the model know how sure it may be, and what does it take for what?
+"""Goodness of fit: whether predicted times are right, whether their uncertainty is calibrated, and which types are confused.
 
-If the model is right, the integral of its intensity from one event to the next is a draw from Exp(1), and its place on [0, 1] is
-uniform: the share of the predicted distribution of the next time that had passed when the event came (`foretell.evaluate.calibration`).
+If the model is right, the integral of its intensity from one event to the next is a draw from Exp(1). Then the predicted distribution
+function of the next time, evaluated at the observed time, is uniform on [0, 1] (`foretell.evaluate.calibration`).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from foretell.report.markup import Markup, PageSection, chart, element, figure, 
 from foretell.terms import split
 
 SHOWN_POINTS = 240
-KS_95 = 1.358  # √n times the KS distance stays below it 95 times of 100, for many gaps
+KS_95 = 1.358  # √n times the KS distance stays below it with probability 95 %, for many gaps
 TENTHS = 10
 
 
@@ -33,14 +33,14 @@ class FitCurves:
     """The Kolmogorov-Smirnov test, and the curves to draw."""
 
     test: RescalingTest
-    band: float  # the distance stays below it 95 times of 100 if the model is right
-    expected: np.ndarray  # quantiles of Exp(1), at some probabilities …
-    observed: np.ndarray  # … of the rescaled gaps …
-    lowest: np.ndarray  # … and the band around them
+    band: float  # if the model is right, the distance stays below it with probability 95 %
+    expected: np.ndarray  # quantiles of Exp(1)
+    observed: np.ndarray  # the same quantiles of the rescaled gaps
+    lowest: np.ndarray  # lower edge of the band around `expected`
     highest: np.ndarray
-    share: np.ndarray  # of the predicted distribution …
-    surplus: np.ndarray  # … and how many more of the gaps were over by then
-    tenths: np.ndarray  # gaps by tenths of the predicted distribution
+    share: np.ndarray  # probabilities of the predicted distribution
+    surplus: np.ndarray  # by how much the observed share of ended gaps exceeds each of them
+    tenths: np.ndarray  # number of gaps per tenth of the predicted distribution
 
     @property
     def holds(self) -> bool:
@@ -48,7 +48,7 @@ class FitCurves:
 
 
 def fit_of(events: EventScores) -> FitCurves | None:
-    """None if there is no gap."""
+    """Return the test and its curves; None if there is no gap."""
     found = residuals(events)
     gaps = np.sort(found)
     count = len(gaps)
@@ -58,7 +58,7 @@ def fit_of(events: EventScores) -> FitCurves | None:
     band = KS_95 / math.sqrt(count)
     shown = min(count, SHOWN_POINTS)
     at = (np.arange(shown) + 0.5) / shown
-    edge = 1.0 - 1e-12  # above it the band is open: no picture goes that far
+    edge = 1.0 - 1e-12  # above it the band is open, but plots end earlier
     places = np.unique(np.linspace(0, count - 1, shown).astype(int))
     return FitCurves(
         rescaling_test(found),
@@ -74,7 +74,7 @@ def fit_of(events: EventScores) -> FitCurves | None:
 
 
 def calibration_of(events: EventScores, data: EventData, seed: int = 0) -> Calibration | None:
-    """None if no event was scored."""
+    """Return the calibration of predicted times and types; None if no event was scored."""
     if not events.is_event.any():
         return None
     units = Units(events.sequence, len(data))
@@ -137,7 +137,7 @@ def fit_section(entries: Sequence[Entry]) -> PageSection:
 
 
 def _rounded(entry: Entry) -> str:
-    """A note on the residuals if times lie on a coarse grid."""
+    """Return a note on the residuals if times lie on a coarse grid."""
     report = entry.data.report
     if report is None or report.grid is None or report.grid_share < 0.9:
         return ""
@@ -149,26 +149,26 @@ def _curves(fit: FitCurves) -> dict[str, Any]:
     return {**same, "low": fit.lowest, "high": fit.highest}
 
 
-MOST_GROUPS = 14  # more cells cannot be read
-NEVER_MET = "never met"  # events that rules make possible and no data ever had: expected at times, never seen to happen
+MOST_GROUPS = 14  # more cells would be unreadable
+NEVER_MET = "never met"  # events that the rules make possible but that no data contained: predicted at some times, never observed
 
 
 @dataclass(frozen=True)
 class Confusion:
-    """`counts[i, j]`: events of group i for which the most probable event was of group j."""
+    """`counts[i, j]`: number of events of group i for which the most probable event was of group j."""
 
     grouping: Grouping
-    names: tuple[str, ...]  # of the groups, and NEVER_MET where such an event was expected
+    names: tuple[str, ...]  # of the groups, followed by NEVER_MET if such an event was predicted
     counts: np.ndarray  # int64 [names, names]
 
     @property
     def shares(self) -> np.ndarray:
-        """The shares of each row; a row without events is zero."""
+        """The share of each cell in its row; 0 in rows without events."""
         return self.counts / np.maximum(self.counts.sum(1, keepdims=True), 1)
 
 
 def grouping_of(events: EventScores, vocabulary: Vocabulary, most: int = MOST_GROUPS) -> Grouping:
-    """Groups for all that happened or was expected; what happened often comes first."""
+    """Return groups for all types that occurred or were predicted; the most frequent come first."""
     happened = np.bincount(events.type[events.is_event], minlength=len(vocabulary))
     guessed = events.predicted_type[events.is_event]
     expected = np.bincount(guessed[guessed != UNMET], minlength=len(vocabulary)) > 0
@@ -180,7 +180,7 @@ def confusion_of(events: EventScores, vocabulary: Vocabulary, grouping: Grouping
     real = events.is_event
     unmet = bool((events.predicted_type[real] == UNMET).any())
     names = (*grouping.names, NEVER_MET) if unmet else grouping.names
-    places = np.append(grouping.places(vocabulary), len(grouping.names))  # UNMET is the last
+    places = np.append(grouping.places(vocabulary), len(grouping.names))  # UNMET indexes the last place
     counts = np.zeros((len(names), len(names)), dtype=np.int64)
     np.add.at(counts, (places[events.type[real]], places[events.predicted_type[real]]), 1)
     return Confusion(grouping, names, counts)
@@ -189,11 +189,11 @@ def confusion_of(events: EventScores, vocabulary: Vocabulary, grouping: Grouping
 SHADES = 10
 
 
-WIDE = 7  # groups; tables of more stand one above the other
+WIDE = 7  # groups; wider tables stand one above the other
 
 
 def confusion_section(entries: Sequence[Entry]) -> PageSection | None:
-    """What is taken for what: a table for each run, as a heat map that can be read aloud; None: there is one type."""
+    """Return the section with a confusion matrix for each run, as an accessible heat map; None if there is only one type."""
     made = [(entry, confusion_of(entry.events, entry.data.vocabulary)) for entry in entries]
     if max(len(one.names) for _, one in made) < 2:
         return None
@@ -246,18 +246,18 @@ OTHERS = "others"
 
 @lru_cache(maxsize=1 << 16)
 def functor_of(name: str) -> str:
-    """`pass` of `pass(a,b)`; a name without arguments is its own."""
+    """Return the functor of a name: `pass` for `pass(a,b)`; a name without arguments is its own functor."""
     return split(name)[0] if name.endswith(")") else name
 
 
 @dataclass(frozen=True)
 class Grouping:
     kind: Literal["type", "functor"]
-    names: tuple[str, ...]  # the most frequent first; `others`, where there are some, last
+    names: tuple[str, ...]  # the most frequent first; `others`, if any, last
     has_others: bool
 
     def place(self, name: str) -> int:
-        """The group of an event's name; -1 where it has none."""
+        """Return the group of an event's name; -1 if it has none."""
         label = name if self.kind == "type" else functor_of(name)
         own = self.names[:-1] if self.has_others else self.names
         if label in own:
@@ -265,19 +265,19 @@ class Grouping:
         return len(own) if self.has_others else -1
 
     def places(self, vocabulary: Vocabulary) -> np.ndarray:
-        """The group of every type: int64 [K]."""
+        """Return the group of every type: int64 [K]."""
         return np.asarray([self.place(name) for name in vocabulary.names], dtype=np.int64)
 
 
 def group_events(vocabulary: Vocabulary, counts: np.ndarray, most: int) -> Grouping:
-    """At most `most` groups of the types that occur."""
+    """Return a grouping of the types that occur, with at most `most` groups."""
     used = {vocabulary.names[kind]: int(counts[kind]) for kind in np.flatnonzero(counts).tolist()}
     if len(used) <= most:
         return Grouping("type", tuple(_by_count(Counter(used))), False)
     functors: Counter[str] = Counter()
     for name, count in used.items():
         functors[functor_of(name)] += count
-    # One functor would say nothing, and as many as types no more than the types.
+    # Functors are only useful if there are several, but fewer than types.
     kind: Literal["type", "functor"] = "functor" if 1 < len(functors) < len(used) else "type"
     ranked = _by_count(functors if kind == "functor" else Counter(used))
     if len(ranked) <= most:

@@ -1,4 +1,4 @@
-"""Sampled futures of the sequence that is shown, beside what happened."""
+"""Sampled futures of the chosen sequence, next to the observed events."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from foretell.sampling.core.future import Futures
 from foretell.sampling.core.futures import sample_futures
 from foretell.wording import counted
 
-DRAWN = 12  # futures of each run
-AHEAD = 20  # events that happened, of those that futures stand beside
-BEFORE = 0.4  # of the time ahead: how much of the past is shown
-MOST_EVENTS = 300  # of a future, which may explode
-FEWEST = 4  # events of a sequence, below which there is nothing to show
+DRAWN = 12  # futures per run
+AHEAD = 20  # observed events in the time range of the futures
+BEFORE = 0.4  # shown part of the past, as a share of the time ahead
+MOST_EVENTS = 300  # limit on the events of a future, which may explode
+FEWEST = 4  # with fewer events in a sequence, there is no section
 TITLE = "Sampled futures"
 
 
@@ -31,7 +31,7 @@ def futures_section(
     start: float,
     progress: Callable[[str, int, int], None],
 ) -> PageSection | None:
-    """Futures from a time at which some events are still to come; None: too little happens."""
+    """Return the section: futures drawn from a time before the last shown events; None if the sequence has too few events."""
     first = entries[0].data[places[0]]
     window = _window(first, start)
     if window is None:
@@ -68,7 +68,7 @@ def futures_section(
 
 
 def _window(sequence: EventSequence, start: float) -> tuple[float, float] | None:
-    """From when on futures are drawn, and up to when: some of the events that are shown lie in between."""
+    """Return the time range of futures: it contains the last of the shown events. None if there are too few."""
     times = sequence.times[shown_part(sequence.times, start)]
     ahead = min(AHEAD, len(times) // 3)
     if len(times) < FEWEST:
@@ -78,7 +78,7 @@ def _window(sequence: EventSequence, start: float) -> tuple[float, float] | None
 
 
 def _marks(events: Sequence[tuple[float, str]], grouping: Grouping) -> list[list[Any]]:
-    """Time, group and name of each event."""
+    """Return time, group and name of each event."""
     times = precise([time for time, _ in events])
     return [[time, grouping.place(name), name] for time, (_, name) in zip(times, events, strict=True)]
 

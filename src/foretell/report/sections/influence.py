@@ -1,4 +1,4 @@
-"""What an event of one type does to the intensities of every type: each event is left out, and what is expected soon after is compared."""
+"""The influence of events of one type on the intensities of every type: intensities shortly after an event, with and without the event."""
 
 from __future__ import annotations
 
@@ -15,29 +15,29 @@ from foretell.report.sections.fit import Grouping, group_events
 from foretell.report.sections.sequence import course
 
 MOST_GROUPS = 10
-EVENTS_OF_A_GROUP = 12  # that are left out
-FEWEST = 3  # events of a group, below which a mean says nothing
+EVENTS_OF_A_GROUP = 12  # events per group that are left out in turn
+FEWEST = 3  # with fewer events in a group, its mean is not shown
 MOST_SEQUENCES = 60
-LONGEST_HISTORY = 120  # events: only those at the beginning of long sequences are left out
-ENOUGH_SECONDS = 20.0  # of each run, after which no further event is left out
-NOTHING = 0.01  # of the logarithm: smaller factors are none
-STRONGEST = 5  # shades
+LONGEST_HISTORY = 120  # events: in longer sequences, only events at the beginning are left out
+ENOUGH_SECONDS = 20.0  # per run; no further event is left out after this time
+NOTHING = 0.01  # of the logarithm: smaller effects are shown as none
+STRONGEST = 5  # number of shades
 MOST_RUNS = 3
 TITLE = "What an event does to the others"
 
 
 @dataclass(frozen=True)
 class Influence:
-    """`factors[i, j]`: by what an event of group i multiplies the intensity of group j, a geometric mean; NaN: not known."""
+    """`factors[i, j]`: the geometric mean factor by which an event of group i multiplies the intensity of group j; NaN: unknown."""
 
     grouping: Grouping
     factors: np.ndarray  # [groups, groups]
-    events: np.ndarray  # int64 [groups]: how many were left out
-    after: float  # how long after the event
+    events: np.ndarray  # int64 [groups]: number of events left out
+    after: float  # time after the event at which intensities are compared
 
 
 def influence_section(entries: Sequence[Entry], progress: Callable[[str, int, int], None]) -> PageSection | None:
-    """None: there is one type, or events change nothing in any of the models."""
+    """Return the section; None if there is only one type, or if no event has an influence in any of the models."""
     made = []
     for number, entry in enumerate(entries[:MOST_RUNS]):
         progress(f"{entry.name}: influences", number, len(entries))
@@ -56,7 +56,7 @@ def influence_section(entries: Sequence[Entry], progress: Callable[[str, int, in
 
 
 def influence_of(entry: Entry, seconds: float = ENOUGH_SECONDS) -> Influence | None:
-    """None: there is one type, no gap, or nothing changes."""
+    """Return the influences in a run; None if there is only one type, no gap, or no influence."""
     data, names = entry.data, entry.data.vocabulary.names
     grouping = group_events(data.vocabulary, data.type_counts(), MOST_GROUPS)
     gaps = data.gaps()
@@ -87,9 +87,9 @@ def influence_of(entry: Entry, seconds: float = ENOUGH_SECONDS) -> Influence | N
 
 
 def _chosen(data: EventData, grouping: Grouping) -> Iterator[tuple[EventSequence, int]]:
-    """Some events of each group, from different sequences where that is possible; events at one time are not told apart, and left."""
+    """Yield some events of each group, from different sequences if possible; events with ties are not used."""
     names, wanted = data.vocabulary.names, np.full(len(grouping.names), EVENTS_OF_A_GROUP)
-    share = max(1, -(-EVENTS_OF_A_GROUP // max(len(data), 1)))  # of one sequence
+    share = max(1, -(-EVENTS_OF_A_GROUP // max(len(data), 1)))  # the most events of a group from one sequence
     for sequence in (data[row] for row in range(min(len(data), MOST_SEQUENCES))):
         taken = np.zeros(len(wanted), dtype=np.int64)
         for place in range(min(len(sequence), LONGEST_HISTORY)):

@@ -1,4 +1,4 @@
-"""How training went, how well each model predicts, and which is better at what."""
+"""Learning curves, scores of each model, and scores by functor."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from foretell.report.markup import Markup, PageSection, chart, element, figure, 
 
 
 def scores_section(entries: Sequence[Entry]) -> PageSection:
-    """The table of scores with their intervals, and the log-likelihoods as a picture."""
+    """Return the section with a table of scores with intervals, and a plot of the log-likelihoods."""
     shown = [score for score in plain_scores() if any(_estimate(entry, score.key) for entry in entries)]
     best = {score.key: _best(entries, score) for score in shown}
     rows = []
@@ -59,7 +59,7 @@ def _cell(estimate: dict[str, float] | None, percent: bool, best: bool) -> Marku
 
 
 def number(value: float, percent: bool = False) -> str:
-    """With a true minus sign, and as many digits as scores are told apart by."""
+    """Return a number with a true minus sign, and with as many digits as are useful for scores."""
     text = f"{100 * value:.1f}" if percent else f"{value:.3f}" if abs(value) < 1000 else f"{value:.1f}"
     return text.replace("-", "−")
 
@@ -114,7 +114,7 @@ def _of_one(evaluation: dict[str, Any]) -> list[str]:
 
 
 def learning_section(entries: Sequence[Entry]) -> PageSection | None:
-    """Log-likelihood per event, epoch by epoch; None: no run has several epochs, as models with a closed form have not."""
+    """Return the log-likelihood per event by epoch; None if no run has several epochs, for example if all are direct fits."""
     curves = [_curve(entry) for entry in entries if len(entry.records) > 1]
     if not curves:
         return None
@@ -134,11 +134,11 @@ def _curve(entry: Entry) -> dict[str, Any]:
 FUNCTORS_TITLE = "Which run is better at what"
 METRIC = "log_likelihood"
 MOST_FUNCTORS = 40  # functors, the most frequent first
-TOP_FUNCTORS = 10  # in the table that is open from the beginning
+TOP_FUNCTORS = 10  # rows that are shown before the table is expanded
 
 
 def functors_section(entries: Sequence[Entry]) -> PageSection | None:
-    """Two runs against each other, a dot for each functor; None: there is one run, or one functor."""
+    """Return a comparison of two runs with a dot for each functor; None if there is only one run or functor."""
     if len(entries) < 2:
         return None
     runs, counts = [], {}
@@ -175,7 +175,7 @@ def functors_section(entries: Sequence[Entry]) -> PageSection | None:
 
 
 def _functor_rows(entry: Entry) -> tuple[dict[str, list[float]], dict[str, int]]:
-    """For each functor its value, low and high, and its events."""
+    """Return two dicts by functor: the log-likelihood with the limits of its interval, and the number of events."""
     metric = next(one for one in metrics_of(EventRecord(entry.events)) if one.key == METRIC)
     units = Units(entry.events.sequence, len(entry.data))
     found = by_functor([[metric]], entry.events.type, entry.data.vocabulary.names, units)
@@ -187,7 +187,7 @@ def _functor_rows(entry: Entry) -> tuple[dict[str, list[float]], dict[str, int]]
 
 
 def _unquoted(name: str) -> str:
-    """A name as the data have it: `'ER Triage'` is quoted because a program would have to."""
+    """Return a name as in the data: `'ER Triage'` is quoted only because programs need the quotes."""
     return name[1:-1] if len(name) > 2 and name[0] == name[-1] == "'" else name
 
 

@@ -1,7 +1,7 @@
-"""What the models expected while one sequence went on.
+"""The intensities of the models over one sequence.
 
-`over_time_section`: intensities, events, predicted waiting times with their uncertainty. `moments_section`: the time slider of a model of
-rules, with its database, what is possible, and the attention behind each possible event, if there is any.
+`over_time_section`: intensities, events, and predicted waiting times with their uncertainty. `moments_section`: a time slider for a model
+of rules, with its database, the possible events, and the attention behind each possible event, if there is any.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from foretell.report.markup import Markup, PageSection, chart, element, figure, 
 from foretell.report.sections.fit import Grouping, group_events
 from foretell.wording import counted
 
-MOST_EVENTS = 300  # more would make the page heavy, and take long to predict one by one
+MOST_EVENTS = 300  # more events would make the page large, and take long to predict
 GRID = 900
 GROUPS = 6
-AT_A_TIME = 256  # times that a model is asked about together, so that many types fit the memory
+AT_A_TIME = 256  # query times that a model computes together, limited for memory with many types
 
 
 def over_time_section(
@@ -43,7 +43,7 @@ def over_time_section(
     start: float,
     progress: Callable[[str, int, int], None],
 ) -> PageSection:
-    """`places` say where each entry's data have the chosen sequence, `start` from when on it is shown."""
+    """Return the section; `places` are the positions of the chosen sequence in each entry's data, `start` is the first shown time."""
     first = entries[0].data[places[0]]
     inside = shown_part(first.times, start)
     happened, kinds = first.times[inside], first.types[inside]
@@ -101,7 +101,7 @@ def shown_part(times: np.ndarray, start: float) -> slice:
 
 
 def calendar(clock: Clock, began: int | None) -> dict[str, Any]:
-    """What turns the numbers of a sequence into dates on the page: milliseconds on the local clock of its start, and its offset."""
+    """Return the entries with which the page shows times as dates: local start and unit in milliseconds, and a label; {} without dates."""
     text = clock.iso(0.0, began)
     if text is None or began is None:
         return {}
@@ -126,7 +126,7 @@ def _figures(runs: int, grouping: Grouping, log: bool) -> Markup:
 
 
 def grid_of(happened: np.ndarray, start: float, end: float) -> np.ndarray:
-    """Both sides of every event, where an intensity jumps, and an even grid in between."""
+    """Return times on both sides of every event, where an intensity jumps, and an even grid in between."""
     after = np.nextafter(happened, np.inf)
     whole = np.concatenate([np.linspace(start, end, GRID), happened, after[after <= end]])
     return np.unique(whole)
@@ -135,7 +135,7 @@ def grid_of(happened: np.ndarray, start: float, end: float) -> np.ndarray:
 def course(
     model: IntensityModel, history: EventSequence, times: np.ndarray, grouping: Grouping
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The intensity of all events [times] and of each group [groups, times]."""
+    """Return the total intensity [times], and that of each group [groups, times]."""
     total, groups = np.zeros(len(times)), np.zeros((len(grouping.names), len(times)))
     places = grouping.places(model.vocabulary)
     for start in range(0, len(times), AT_A_TIME):
@@ -156,16 +156,16 @@ def course(
 
 
 MOST_MOMENTS = 150
-MOST_POSSIBLE = 6  # that are taken apart at each moment, besides those that happened
-MOST_HEADS = 5  # of attention, behind each of these
-MOST_PAST = 3  # events that a head attends to
+MOST_POSSIBLE = 6  # possible events that are explained at each moment, besides those that occurred
+MOST_HEADS = 5  # heads of attention that are shown for each of these
+MOST_PAST = 3  # events that are shown for each head
 MOST_FACTS = 3000
-ENOUGH_SECONDS = 60.0  # after which no further moment is begun
+ENOUGH_SECONDS = 60.0  # no further moment is begun after this time
 
 
 @dataclass
 class _Names:
-    """Each text once."""
+    """A list that stores each text once; `place` returns a text's index."""
 
     texts: list[str] = field(default_factory=list)
     places: dict[str, int] = field(default_factory=dict)
@@ -186,7 +186,7 @@ def moments_of(
     progress: Callable[[int, int], None] | None = None,
     seconds: float = ENOUGH_SECONDS,
 ) -> dict[str, Any] | None:
-    """None: nothing happens from `start` on."""
+    """Return the moments from `start` on, as JSON for the page; None if there is no event."""
     times = np.unique(history.times[history.times >= start])[:most]
     if not len(times):
         return None
@@ -214,8 +214,8 @@ def moments_of(
         "facts": facts[:MOST_FACTS],
         "facts_left_out": max(0, len(facts) - MOST_FACTS),
         "of": len(np.unique(history.times[history.times >= start])),
-        "layers": model.layers if isinstance(model, ANDTT) else 0,  # of attention
-        "names": names.texts,  # last: all that is above has added to it
+        "layers": model.layers if isinstance(model, ANDTT) else 0,  # layers of attention
+        "names": names.texts,  # last, because all entries above add names
     }
 
 
@@ -240,7 +240,7 @@ def _frame(
 
 
 def _behind(model: RuleModel, look: Look, event: str, names: _Names) -> list[list[Any]]:
-    """The heads of attention that move the event's intensity most: fact, rule, effect on its logarithm, and what each layer attends to."""
+    """Return the attention heads with the largest effects on an event's intensity: fact, rule, effect on its log, and attended events."""
     if not isinstance(model, ANDTT):
         return []
     grounding = look.timeline.grounding
@@ -260,8 +260,8 @@ def _behind(model: RuleModel, look: Look, event: str, names: _Names) -> list[lis
 
 
 def _attended(head: Head, layer: int) -> list[Any]:
-    """The weight of the extra 1, the largest weights with their events (0 is `bos`, i the i-th event), and the number of the
-    others."""
+    """Return the weight of the null event, the largest weights with their events (0 is `bos`, i the i-th event), and the number of
+    other events."""
     at = head.layers[layer]
     order = np.lexsort((-np.asarray(head.events), -at.weights))[:MOST_PAST].tolist()
     rest = len(head.events) - len(order)
@@ -269,7 +269,7 @@ def _attended(head: Head, layer: int) -> list[Any]:
 
 
 def _facts(timeline: Timeline, states: list[int], names: _Names) -> tuple[list[int], list[list[int]]]:
-    """Facts that are always true, and facts that change: fact, first moment, and the moment when it ends."""
+    """Return facts that are always true, and facts that change: fact, first moment, and the moment at which it ends."""
     grounding = timeline.grounding
     always = [names.place(grounding.text(fact)) for fact in grounding.always.tolist() if not grounding.is_event(fact)]
     moving = []
@@ -286,7 +286,7 @@ TITLE = "Inside the rules, moment by moment"
 def moments_section(
     entries: Sequence[Entry], places: Sequence[int], start: float, progress: Callable[[str, int, int], None]
 ) -> PageSection | None:
-    """The section of the first entry that has rules; None: none has."""
+    """Return the section of the first entry with rules; None if there is none."""
     both = zip(entries, places, strict=True)
     with_rules = [(entry, place) for entry, place in both if isinstance(entry.model, RuleModel)]
     if not with_rules:

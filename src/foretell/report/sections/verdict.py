@@ -1,4 +1,4 @@
-"""Which run predicts best, by how much, and whether a floor does better: in sentences."""
+"""Sentences that say which run predicts best, by how much, and whether a floor is better."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ METRIC = "log_likelihood"
 
 
 def verdict(entries: Sequence[Entry]) -> list[str]:
-    """Sentences; none where there is nothing to compare, or where models were scored on different events."""
+    """Return the sentences; none if there is nothing to compare, or if models were scored on different events."""
     runs = _ranked([entry for entry in entries if not entry.floor])
     floors = _ranked([entry for entry in entries if entry.floor])
     if not runs or len(runs) + len(floors) < 2 or not _same_events(entries):
@@ -67,7 +67,7 @@ def _difference(one: Entry, other: Entry) -> Difference:
 
 
 def _compared(better: Entry, worse: Entry, comparisons: int) -> tuple[str, str]:
-    """By how much, and whether chance explains it; p is multiplied by how many models were compared."""
+    """Return the difference, and whether chance explains it; p is multiplied by the number of models that were compared."""
     found = _difference(better, worse)
     corrected = [(one, min(1.0, comparisons * one.test.p_value)) for one in found.tests]
     told = ", ".join(f"p {in_words(p, one.test)} over {one.over}" for one, p in corrected)
