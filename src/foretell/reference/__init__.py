@@ -1,1 +1,1 @@
-"""The slow twin: the paper's equations as plain loops, the oracle that the fast models are tested against."""
+"""The slow twins: the equations as plain loops, which the fast models are tested against."""

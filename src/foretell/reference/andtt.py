@@ -1,13 +1,13 @@
 """A-NDTT from its equations (docs/explanation/andtt.md): a program, named parameters and events in, embeddings and intensities out.
 
-One function is one equation, for one fact at one time, by recursion over layers and proofs. Parameters are float64, by
+Each function is one equation, for one fact at one time, by recursion over layers and proofs. Parameters are float64, by
 their canonical names (`deduce.rule3.W`, `add.post(joke).1.K`, `intensity.message.tau`), and gradients flow back to them.
 
-An *r* is a rule with values for the variables in its parameter names: its own pool, or its own attention head. A name
-is shared by all who write it, so that two r with one name have the same matrices.
+An *r* is a rule with values for the variables in its parameter names. Each r has its own pool, or its own attention head. If two r have
+the same parameter name, they have the same matrices.
 
-States are counted as in `reference.database`: state 0 is before `bos`, and event `j` (`bos` is 0) happens in state `j`.
-A query that has seen `n` events looks at state `n + 1`.
+States are numbered as in `reference.database`: state 0 is before `bos`, and event `j` (`bos` is 0) happens in state `j`.
+A query that has seen `n` events uses state `n + 1`.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ from foretell.reference.ruled import (
     zeros,
 )
 
-NORM_EPSILON = 1e-5  # under the root of LayerNorm
+NORM_EPSILON = 1e-5  # inside the square root of LayerNorm
 
 
 @dataclass(frozen=True)
 class Settings:
-    dim: int  # of functors without a declared one
+    dim: int  # of functors without a declared dimension
     layers: int  # L
     time_dim: int
     m: float
@@ -60,15 +60,19 @@ class Settings:
     layer_norm: bool = False
     feed_forward: int = 0  # width of the hidden layer; 0: none
     factors: TimeFactors = NO_FACTORS
-    lifetimes: Mapping[int, float] = field(default_factory=dict)  # of additions that expire, by the place of their rule
-    scales: Mapping[str, Scale] = field(default_factory=dict)  # of events' columns; others as they are
-    calendar: SlowCalendar | None = None  # of one sequence
+    lifetimes: Mapping[int, float] = field(
+        default_factory=dict
+    )  # lifetimes of additions that expire, by number of the rule
+    scales: Mapping[str, Scale] = field(
+        default_factory=dict
+    )  # scales of events' columns; other columns are not standardised
+    calendar: SlowCalendar | None = None  # calendar of one sequence
 
 
 def wanted(
     program: Program, settings: Settings, events: Sequence[Given], times: Sequence[float] | None = None
 ) -> dict[str, tuple[int, ...]]:
-    """Every parameter that this sequence touches, with its shape, in the order of their names."""
+    """Return the shapes of all parameters that this sequence uses, sorted by name."""
     shapes: dict[str, tuple[int, ...]] = {}
     for table in program.tables:
         for row in () if table.features else table.rows:
@@ -124,7 +128,7 @@ def embedding(
     seen: int,
     layer: int,
 ) -> Tensor:
-    """The embedding of a fact that is true after the first `seen` events, or of an exogenous event, which need not be true."""
+    """Return the embedding of a fact that is true after the first `seen` events, or of an exogenous event, which need not be true."""
     model = _open(program, settings, parameters, events, times, seen, time)
     functor = program.functors.get(fact[0])
     if functor is not None and functor.kind != "exogenous" and fact not in model.states[-1].state.facts:
@@ -144,7 +148,7 @@ def intensities(
     at: float,
     seen: int | None = None,
 ) -> dict[Fact, Tensor]:
-    """Intensities of all events that are possible at a time, from the first `seen` events; by default those with a smaller time."""
+    """Return the intensities of all events that are possible at a time, given the first `seen` events (default: those before it)."""
     seen = sum(time < at for time in times) if seen is None else seen
     model = _open(program, settings, parameters, events, times, seen, at)
     return model.intensities(at, len(model.events))
@@ -159,7 +163,7 @@ def log_likelihood(
     t_end: float,
     points: Sequence[Sequence[tuple[float, float]]],
 ) -> Tensor:
-    """`Σ log λ_{e_i}(t_i) − ∫ Σ_e λ_e(t) dt`: see `ruled.scored`."""
+    """Return `Σ log λ_{e_i}(t_i) − ∫ Σ_e λ_e(t) dt`: see `ruled.scored`."""
     return scored(_open(program, settings, parameters, events, times, len(events), t_end), t_end, points)
 
 
@@ -168,7 +172,7 @@ def log_likelihood(
 
 @dataclass(frozen=True)
 class _Indexed:
-    """A state, with its proofs and additions found by their head and then by their r."""
+    """A state, with its proofs and additions grouped by head and then by r."""
 
     state: State
     proofs: Mapping[Fact, Mapping[R, list[Instantiation]]]
@@ -180,11 +184,11 @@ class _Model:
     program: Program
     settings: Settings
     parameters: Parameters
-    events: Sequence[Fact]  # bos is the first; expiries are among them
+    events: Sequence[Fact]  # the first one is bos; expiries are included
     times: Sequence[float]
     states: Sequence[_Indexed]
-    table: frozenset[Fact]  # facts with a vector named after themselves
-    numbers: Numbers  # of facts and events that have features
+    table: frozenset[Fact]  # facts of tables, which have their own vector
+    numbers: Numbers  # features of facts and events
     memo: dict[tuple[Fact, float, int, int], Tensor] = field(default_factory=dict, repr=False)
 
     def possible(self, state: int) -> list[Fact]:
@@ -195,14 +199,14 @@ class _Model:
         return {event: self.intensity(event, time, state) for event in self.possible(state)}
 
     def intensity(self, event: Fact, time: float, state: int) -> Tensor:
-        """From `[1; emb^(L)]` and the time since the last event: see `ruled.intensity`."""
+        """Return the intensity from `[1; emb^(L)]` and the time since the last event: see `ruled.intensity`."""
         column = with_one(self.embedding(event, time, state, self.settings.layers))
         waves = None if self.settings.calendar is None else self.settings.calendar.waves(time)
         waited = time - last_event(self, state)
         return intensity(self.parameters, event[0], column, waited, self.settings.factors, waves)
 
     def event_embedding(self, event: Fact, time: float, state: int, layer: int) -> Tensor:
-        """The embedding of an event that happens: the fact's if it is true, else zeros."""
+        """Return the embedding of an event that happens: that of the fact if it is true, else zeros."""
         if event in self.states[state].state.facts:
             return self.embedding(event, time, state, layer)
         return zeros(dimension(self.program, self.settings.dim, event))
@@ -223,7 +227,7 @@ class _Model:
         return self.memo[key]
 
     def sublayers(self, x: Tensor, stem: str) -> Tensor:
-        """`x = LN(x)`, then `LN(x + FFN(x))`, as in A-NHP; each part only where it was asked for."""
+        """Return `x = LN(x)`, then `LN(x + FFN(x))`, as in A-NHP; each part only if the settings have it."""
         x = self.normed(x, f"{stem}.norms.0")
         if not self.settings.feed_forward:
             return x
@@ -240,7 +244,7 @@ class _Model:
         return self.parameters[f"{name}.weight"] * away / spread + self.parameters[f"{name}.bias"]
 
     def deduced(self, fact: Fact, time: float, state: int, layer: int) -> Tensor:
-        """`Σ_r pool_{β_r}` of `W_r [1; emb^(ℓ)(g_1,t); …]` over the proofs by r."""
+        """Return `Σ_r pool_{β_r}` of `W_r [1; emb^(ℓ)(g_1,t); …]` over the proofs of each r."""
         total = zeros(dimension(self.program, self.settings.dim, fact))
         if fact in self.table:
             total = total + self.parameters[f"deduce.{spelled(fact)}.W"] @ with_one()
@@ -249,7 +253,7 @@ class _Model:
         for proofs in self.states[state].proofs.get(fact, {}).values():
             W = self.parameters[f"deduce.{matrix_name(self.program, proofs[0])}.W"]
             entries = [W @ with_one(*(self.embedding(g, time, state, layer) for g in one.body)) for one in proofs]
-            if len(entries) == 1:  # a pool of one is that one; a fact of the program has no β at all
+            if len(entries) == 1:  # a pool of one entry is that entry; a fact of the program has no β
                 total = total + entries[0]
             else:
                 beta = self.parameters[f"deduce.{beta_name(self.program, proofs[0])}.beta"]
@@ -257,7 +261,7 @@ class _Model:
         return total
 
     def attended(self, additions: Sequence[Added], fact: Fact, time: float, state: int, layer: int) -> Tensor:
-        """`Σ α v / (1 + Σ α)` over additions of one fact by one r."""
+        """Return `Σ α v / (1 + Σ α)` over the additions of one fact by one r."""
         stem = f"add.{matrix_name(self.program, additions[0].instantiation)}.{layer}"
         Q, K, V = (self.parameters[f"{stem}.{letter}"] for letter in "QKV")
         query = Q @ with_one(self.time_embedding(time), self.embedding(fact, time, state, layer - 1))
@@ -271,7 +275,7 @@ class _Model:
         return numerator / denominator
 
     def past(self, added: Added, layer: int) -> Tensor:
-        """`[1; time(s); emb(f,s); emb(g_1,s); …]`, with what was true just before event `f` at `s`."""
+        """Return `[1; time(s); emb(f,s); emb(g_1,s); …]`, with embeddings just before event `f` at `s`."""
         event, *conditions = added.instantiation.body
         time, state = self.times[added.event], added.event
         return with_one(
@@ -282,7 +286,7 @@ class _Model:
         )
 
     def time_embedding(self, time: float) -> Tensor:
-        """Sines and cosines, by pairs of one wavelength from `m` to `5M`; and `A` times those of the calendar."""
+        """Return sines and cosines, two per wavelength, from `m` to `5M`; plus `A` times the waves of the calendar."""
         m, M, dim = self.settings.m, self.settings.M, self.settings.time_dim
         components = []
         for d in range(dim):
@@ -294,7 +298,7 @@ class _Model:
 
 
 def _r(program: Program, one: Instantiation) -> R:
-    """`: b(X)` on `<-` names what only NDTT has: it makes no heads here."""
+    """Return the r of an instantiation. `: b(X)` on `<-` names a parameter that only NDTT has, so here it makes no further heads."""
     rule = program.rules[one.rule].rule
     if rule.kind == "deduce":
         return one.rule, one.parameters
@@ -314,7 +318,7 @@ def _open(
     seen: int,
     until: float,
 ) -> _Model:
-    """The state after the first `seen` events, for queries up to a time; later events are not used."""
+    """Return the model after the first `seen` events, for queries up to the time `until`; later events are not used."""
     assert len(events) == len(times), f"{len(events)} events at {len(times)} times"
     assert 0 <= seen <= len(events), f"{seen} of {len(events)} events seen"
     found = list(changes(program, [name_of(one) for one in events[:seen]], times[:seen], until, settings.lifetimes))

@@ -1,11 +1,11 @@
 """A-NHP from its equations (paper, sections 2-4 and appendix A): named arrays in, embeddings and intensities out.
 
-One function is one equation, one event at a time, by recursion over layers and loops over the history.
-The arrays are those of `named_arrays()`, in float64, so that gradients flow back to whatever they were made
-from; `w` and `τ` are in the data's own unit.
+Each function is one equation, for one event at a time, by recursion over layers and loops over the history.
+The arrays are those of `named_arrays()`, in float64; gradients flow back to the tensors that they were made
+from. `w` and `τ` are in the data's own unit.
 
 A *kind* is an embedded event, observed or possible, named by its base vector: `embed.TYPE` for an event type, `coarse.NAME` for a
-coarse type (appendix A, "coarse event embeddings"). If requested, an event `bos` at time 0 is the first of every history.
+coarse type (appendix A, "coarse event embeddings"). With `bos=True`, every history starts with an event `bos` at time 0.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ NORM_EPSILON = 1e-5  # inside LayerNorm's square root
 
 
 def last_time(history: History) -> float:
-    """When the last event was; before the first, when the sequence began."""
+    """Return the time of the last event, or 0, when the sequence began."""
     return history[-1].time if history else 0.0
 
 
 def base_name(kind: Kind) -> str:
-    """The name of a kind's base vector."""
+    """Return the name of a kind's base vector."""
     return f"embed.{kind.type}" if isinstance(kind, Event) else kind
 
 
@@ -53,20 +53,20 @@ class SlowANHP:
     time_dim: int
     m: float
     M: float
-    coarse: Mapping[str, str] | None = None  # from type to coarse type; None: each type embeds itself
-    heads: int = 1  # in all, or of each edge
-    edges: Sequence[tuple[str, str]] | None = None  # `e <- f` as (e, f); None: everything sees everything
+    coarse: Mapping[str, str] | None = None  # coarse type by type; None: each type has its own embedding
+    heads: int = 1  # number of heads, in total or per edge
+    edges: Sequence[tuple[str, str]] | None = None  # `e <- f` as (e, f); None: every type sees every type
     bos: bool = False
     layer_norm: bool = False
     feed_forward: bool = False
     activation: Literal["relu", "gelu"] = "relu"
     split: bool = False  # heads of size D / heads, side by side, instead of heads of size D, summed
     elapsed: int = 0  # time scales on which keys and queries see the time since the last event
-    scales: int = 0  # of the mixture that intensities are multiplied by
-    short: float = 1.0  # the shortest and the longest of the scales
+    scales: int = 0  # number of time scales of the mixture that multiplies intensities
+    short: float = 1.0  # shortest time scale; `long` is the longest
     long: float = 1.0
     unit: float = 1.0  # the mean gap
-    periods: Sequence[float] = ()  # whose phase since the last event keys and queries see; 0: none
+    periods: Sequence[float] = ()  # keys and queries see the phase of each period since the last event; 0: unset
     covariates: SlowCovariates | None = None
     calendar: SlowCalendar | None = None
     memo: dict[tuple[object, ...], Tensor] = field(default_factory=dict, repr=False, compare=False)
@@ -84,7 +84,7 @@ class SlowANHP:
         return own + self.excited(type, top, time, history)
 
     def excited(self, type: str, top: Tensor, time: float, history: History) -> Tensor:
-        """The Hawkes part: `(1 + tanh(½ g_e·[1; emb]))·Σ_s Σ_j α_efj exp(−β_j(t−s))`."""
+        """Return the Hawkes part: `(1 + tanh(½ g_e·[1; emb]))·Σ_s Σ_j α_efj exp(−β_j(t−s))`."""
         raised = torch.zeros((), dtype=torch.float64)
         if "hawkes.alpha" not in self.arrays:
             return raised
@@ -97,7 +97,7 @@ class SlowANHP:
         return (1.0 + torch.tanh(0.5 * torch.dot(self.arrays["hawkes.gain"][own], column))) * raised
 
     def mixed(self, top: Tensor, elapsed: float) -> Tensor:
-        """The mixture over time scales: `1 + Σ_j softplus(v_j·[1; emb])·exp(−u/s_j)·unit/s_j`."""
+        """Return the mixture over time scales: `1 + Σ_j softplus(v_j·[1; emb])·exp(−u/s_j)·unit/s_j`."""
         found = torch.ones((), dtype=torch.float64)
         for number, scale in enumerate(self.time_scales(self.scales)):
             score = torch.dot(self.arrays["mixture.w"][number], torch.cat([torch.ones(1, dtype=torch.float64), top]))
@@ -105,13 +105,13 @@ class SlowANHP:
         return found
 
     def time_scales(self, count: int) -> list[float]:
-        """Evenly spaced in their logarithm."""
+        """Return time scales that are evenly spaced in the logarithm."""
         if count == 1:
             return [self.short]
         return [self.short * (self.long / self.short) ** (number / (count - 1)) for number in range(count)]
 
     def event_embedding(self, sequence: History, index: int, layer: int) -> Tensor:
-        """The embedding of an event that happened, from the events before it."""
+        """Return the embedding of an event that happened, from the events before it."""
         event = sequence[index]
         return self.embedding(event, event.time, self.with_bos(sequence[:index]), layer)
 
@@ -135,14 +135,14 @@ class SlowANHP:
         return self.memo[key]
 
     def placed(self, out: Tensor, number: int) -> Tensor:
-        """The output of a head of size D; smaller heads of a run are concatenated."""
+        """Return the output of a head as a vector of size D: with `split`, the smaller outputs of heads are concatenated."""
         if not self.split:
             return out
         before = (number % self.heads) * len(out)
         return torch.cat([out.new_zeros(before), out, out.new_zeros(self.dim - before - len(out))])
 
     def decay(self, head: Head, layer: int) -> Tensor:
-        """How fast a head's logits fall with an event's age."""
+        """Return how fast the logits of a head fall with an event's age."""
         return self.arrays.get(f"attend.{head.name}.{layer}.decay", torch.zeros((), dtype=torch.float64))
 
     def attended(self, head: Head, kind: Kind, time: float, history: History, layer: int) -> Tensor:
@@ -183,7 +183,7 @@ class SlowANHP:
         return torch.tensor(components, dtype=torch.float64)
 
     def elapsed_features(self, elapsed: float) -> Tensor:
-        """`exp(−u/s)` on every scale, then `log(1 + u/s)` divided by its value at the longest; sines and cosines of the periods."""
+        """Return `exp(−u/s)` on every scale, `log(1 + u/s)` divided by its value at the longest scale, sines and cosines of the periods."""
         scales = self.time_scales(self.elapsed)
         exponentials = [math.exp(-elapsed / scale) for scale in scales]
         logarithms = [math.log1p(elapsed / scale) / math.log1p(self.long / scale) for scale in scales]
@@ -192,12 +192,12 @@ class SlowANHP:
         return torch.tensor(exponentials + logarithms + sines + cosines, dtype=torch.float64)
 
     def heads_of(self, kind: Kind) -> list[Head]:
-        """The heads of a type: all heads, or those of its own edges `e <- f` (section 4)."""
+        """Return the heads of a kind: all heads, or those of its own edges `e <- f` (section 4)."""
         if self.edges is None:
             return [Head(f"head{n + 1}", None) for n in range(self.heads)]
         space, _, name = base_name(kind).partition(".")
         reader = name
-        if space == "coarse":  # it sees what its members see, and they all see the same
+        if space == "coarse":  # it sees what its members see, which is equal for all of them
             assert self.coarse is not None
             reader = next(type for type in self.types if self.coarse[type] == name)
         copies = [f"#{n + 1}" for n in range(self.heads)] if self.heads > 1 else [""]
@@ -206,7 +206,7 @@ class SlowANHP:
     # Beyond equation 1 (appendix A, "simplification")
 
     def sublayers(self, x: Tensor, layer: int) -> Tensor:
-        """`x = LN(x)`, then `LN(x + FFN(x))`; each part only where it was asked for."""
+        """Return `x = LN(x)`, then `LN(x + FFN(x))`; each part only if the settings have it."""
         x = self.normed(x, f"layer.{layer}.norms.0")
         if not self.feed_forward:
             return x

@@ -1,7 +1,7 @@
-"""The calendar, moment by moment: what the clock on the wall says in a zone, the waves of it, and what they add to a model's vectors.
+"""The calendar, one moment at a time: local time in a zone, its waves, and the terms that they add to a model's vectors.
 
-With `v` the local time in seconds since a Monday at midnight, the waves are the sines and then the cosines of `2π n v/week`, and of
-`2π n v/year` where years count. An event has `E φ` of its own time added to its vector; a query `Q φ` of its time, to what is known there.
+With `v` the local time in seconds since a Monday at midnight, the waves are the sines and then the cosines of `2π n v/week` and, if years
+are used, of `2π n v/year`. The vector of an event gets `E φ` of its own time added, and the state at a query gets `Q φ` of its time.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ YEAR = 365.2425 * SECONDS_OF_DAY
 
 @dataclass(frozen=True)
 class SlowCalendar:
-    arrays: Mapping[str, Tensor]  # calendar.event and calendar.query
+    arrays: Mapping[str, Tensor]  # arrays `calendar.event` and `calendar.query`
     zone: str
-    began: datetime  # in UTC: time 0 of the sequence
+    began: datetime  # UTC time of the sequence's time 0
     seconds_per_unit: float
     week_turns: Sequence[int]
-    year_turns: Sequence[int]  # none where years do not count
+    year_turns: Sequence[int]  # empty if years are not used
 
     @property
     def width(self) -> int:
@@ -36,7 +36,7 @@ class SlowCalendar:
         return 2 * (len(self.week_turns) + len(self.year_turns))
 
     def local_seconds(self, time: float) -> float:
-        """Seconds on the wall since Monday 1970-01-05T00:00."""
+        """Return seconds in local time since Monday 1970-01-05T00:00."""
         elapsed = time * self.seconds_per_unit
         offset = (self.began + timedelta(seconds=elapsed)).astimezone(ZoneInfo(self.zone)).utcoffset()
         assert offset is not None
@@ -50,9 +50,9 @@ class SlowCalendar:
         return torch.tensor([wave(angle) for wave in (math.sin, math.cos) for angle in angles], dtype=torch.float64)
 
     def of_event(self, event: Event) -> Tensor:
-        """Added to an event's vector."""
+        """Return the term that is added to an event's vector."""
         return self.waves(event.time) @ self.arrays["calendar.event"]
 
     def of_query(self, time: float) -> Tensor:
-        """Added to what is known at a time."""
+        """Return the term that is added to the state at a query."""
         return self.waves(time) @ self.arrays["calendar.query"]

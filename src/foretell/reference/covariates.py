@@ -1,7 +1,7 @@
-"""What covariates add to a model's vectors, column by column: values in, sums of named arrays out.
+"""The terms that covariates add to a model's vectors, column by column: values in, sums of named arrays out.
 
-A number is counted in standard deviations from the mean. Columns of an event enter its own vector; those of a sequence enter the vectors of
-all its events, `bos` included, and what is known at every query.
+A number is in standard deviations from the mean. Covariates of an event are added to its own vector. Those of a sequence are added to the
+vectors of all its events, `bos` included, and to the state at every query.
 """
 
 from __future__ import annotations
@@ -20,18 +20,20 @@ from foretell.reference.events import Event, Value
 class SlowCovariates:
     arrays: Mapping[str, Tensor]
     dim: int
-    columns: Mapping[str, tuple[float, float] | tuple[str, ...]]  # mean and standard deviation, or the known categories
+    columns: Mapping[
+        str, tuple[float, float] | tuple[str, ...]
+    ]  # mean and standard deviation of numbers, or the known categories
     static: Mapping[str, Value]  # the sequence's own values
 
     def of_event(self, event: Event) -> Tensor:
-        """Added to an event's vector."""
+        """Return the term that is added to an event's vector."""
         found = self.of_sequence("static.event")
         for name, value in event.covariates:
             found = found + self.of_value(f"covariate.{name}", self.columns[name], value)
         return found
 
     def of_query(self) -> Tensor:
-        """Added to what is known at a time."""
+        """Return the term that is added to the state at a query."""
         return self.of_sequence("static.query")
 
     def of_sequence(self, prefix: str) -> Tensor:
@@ -41,7 +43,7 @@ class SlowCovariates:
         return found
 
     def of_value(self, name: str, column: tuple[float, float] | tuple[str, ...], value: Value) -> Tensor:
-        """`x·w` of a number, a vector of a category, of all that are not known, or of what is missing."""
+        """Return `x·w` for a number, the vector of a known category, or the vector for unknown categories or missing values."""
         if value is None:
             return self.arrays[f"{name}.missing"]
         if isinstance(value, str):
@@ -53,7 +55,7 @@ class SlowCovariates:
 def with_event(
     vector: Tensor, covariates: SlowCovariates | None, event: Event, calendar: SlowCalendar | None = None
 ) -> Tensor:
-    """An event's vector, with what its covariates, its sequence's and the calendar add."""
+    """Return an event's vector plus the terms of its covariates, of its sequence's and of the calendar."""
     vector = vector if covariates is None else vector + covariates.of_event(event)
     return vector if calendar is None else vector + calendar.of_event(event)
 
@@ -61,6 +63,6 @@ def with_event(
 def with_query(
     vector: Tensor, covariates: SlowCovariates | None, time: float = 0.0, calendar: SlowCalendar | None = None
 ) -> Tensor:
-    """The state at a time, with the terms of its sequence's covariates and of the calendar."""
+    """Return the state at a time plus the terms of the sequence's covariates and of the calendar."""
     vector = vector if covariates is None else vector + covariates.of_query()
     return vector if calendar is None else vector + calendar.of_query(time)

@@ -1,6 +1,6 @@
 """The database through time (docs/explanation/database.md) as loops and sets: everything is recomputed after every change.
 
-A fact is a tuple, functor first, then constants. Slow and obvious: the oracle for `ground/`, and the text to read first.
+A fact is a tuple: a functor, then constants. This code is slow and simple. It is the test oracle for `ground/`, and the one to read first.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from foretell.terms import bare
 Fact = tuple[str, ...]
 Binding = dict[str, str]
 BOS: Fact = ("bos",)
-EXPIRY: Fact = ("(expiry)",)  # stands among events where additions end by themselves
+EXPIRY: Fact = ("(expiry)",)  # takes the place of an event where additions expire
 
 
 @dataclass(frozen=True)
 class Instantiation:
-    """A rule with its variables replaced: the head, and the facts that its positive conditions became."""
+    """A rule with values for its variables: the head, and the facts that match its positive conditions."""
 
-    rule: int  # its place in the program
+    rule: int  # its number in the program
     head: Fact
     body: tuple[Fact, ...]
     parameters: tuple[str, ...]  # values of the variables in its parameter names
@@ -32,28 +32,28 @@ class Instantiation:
 @dataclass(frozen=True)
 class Added:
     instantiation: Instantiation
-    event: int  # the number of the change: 0 for bos, and i for the i-th event if nothing expires
-    ends: float = math.inf  # it lives up to this time, which it still sees
+    event: int  # the number of the change: 0 for bos and, if nothing expires, i for the i-th event
+    ends: float = math.inf  # the time of expiry; the addition is still in force at this time
 
 
 @dataclass(frozen=True)
 class State:
     facts: frozenset[Fact]
     proofs: frozenset[Instantiation]
-    additions: tuple[Added, ...]  # in force: not erased by a removal, and living
+    additions: tuple[Added, ...]  # in force: neither removed nor expired
 
 
 @dataclass(frozen=True)
 class Change:
-    """A change: the transition from one state to the next."""
+    """The transition from one state to the next."""
 
     what: Fact  # bos, an event, or EXPIRY
     time: float
-    state: State  # the next
+    state: State  # the state after the change
 
 
 def states(program: Program, events: Sequence[str], given: Sequence[str] = ()) -> Iterator[State]:
-    """State 0 before `bos`, state 1 after it, state i + 1 after the i-th event, for a program in which nothing expires.
+    """Yield the states of a program in which nothing expires: 0 before `bos`, 1 after it, i + 1 after the i-th event.
 
     `given` are facts that come with the sequence.
     """
@@ -63,7 +63,7 @@ def states(program: Program, events: Sequence[str], given: Sequence[str] = ()) -
 
 
 def first_state(program: Program, given: Sequence[str] = (), events: Sequence[str] = ()) -> State:
-    """Before `bos`; `events` are all of the sequence, whose values may be rows that training did not have."""
+    """Return the state before `bos`; `events` are all events of the sequence, whose values may be rows that training did not have."""
     return _state(program, (), _brought(program, given, events))
 
 
@@ -75,9 +75,9 @@ def changes(
     lifetimes: Mapping[int, float],
     given: Sequence[str] = (),
 ) -> Iterator[Change]:
-    """`bos`, events, and expiries before a time; `lifetimes` has how long the additions of a rule live, by its place.
+    """Yield `bos`, events, and expiries before the time `until`; `lifetimes` has the lifetime of a rule's additions, by rule number.
 
-    An addition at `s` ends after `s + d`: an event at that very time comes first.
+    An addition at `s` expires after `s + d`: an event at exactly that time happens before the expiry.
     """
     brought = _brought(program, given, events)
     additions: tuple[Added, ...] = ()
@@ -103,12 +103,12 @@ def changes(
 
 
 def _ends(additions: Sequence[Added], before: float) -> list[float]:
-    """When living additions end, each time once."""
+    """Return the distinct times before `before` at which additions expire, in order."""
     return sorted({one.ends for one in additions if one.ends < before})
 
 
 def _brought(program: Program, given: Sequence[str], events: Sequence[str]) -> set[Fact]:
-    """The facts that come with a sequence: given facts, and rows of tables from a log that were not in training."""
+    """Return the facts that come with a sequence: given facts, and rows of tables from a log that were not in training."""
     found = {(program.given[one[0]], *one[1:]) for one in (_fact(program, name) for name in given)}
     rows = {(table.functor, *row) for table in program.tables for row in table.rows}
     for table in program.tables:
@@ -132,7 +132,7 @@ def _fact(program: Program, name: str) -> Fact:
 
 
 def _state(program: Program, additions: tuple[Added, ...], brought: set[Fact]) -> State:
-    """The least fixed point over the rules, stratum by stratum, starting from the additions in force."""
+    """Return the least fixed point over the rules, stratum by stratum, starting from the additions in force."""
     facts = {one.instantiation.head for one in additions} | brought
     facts |= {(table.functor, *row) for table in program.tables for row in table.rows}
     proofs: set[Instantiation] = set()
@@ -153,7 +153,7 @@ def _state(program: Program, additions: tuple[Added, ...], brought: set[Fact]) -
 
 
 def _fire(program: Program, facts: frozenset[Fact], event: Fact, index: int) -> tuple[tuple[Added, ...], set[Fact]]:
-    """The facts that the event adds and removes, given the database just before it."""
+    """Return what the event adds, and the facts that it removes, given the database just before it."""
     added: list[Added] = []
     removed: set[Fact] = set()
     for number, numbered in enumerate(program.rules):
@@ -181,7 +181,7 @@ def _instantiations(
     binding: Binding,
     used: tuple[Fact, ...],
 ) -> Iterator[Instantiation]:
-    """Positive conditions bind, then equalities, then everything else is checked."""
+    """Yield all instantiations: positive conditions bind variables first, then equalities; then all conditions are checked."""
     atoms = [literal for literal in body if isinstance(literal, Atom)]
     for found, matched in _all_matches(atoms, facts, binding):
         solved = _equalities([one for one in body if isinstance(one, Compare) and one.equal], found)

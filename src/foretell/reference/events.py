@@ -1,6 +1,6 @@
-"""Events, and what is before them.
+"""Events, and the history of an event or a time.
 
-An event sees the events before it in the sequence, even one at the same time; a time that is no event's
+An event sees the events before it in the sequence, even at the same time. A query time that is not an event
 sees the events with a smaller time.
 """
 
@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-Value = float | str | None  # of a covariate: a number, a category, or missing
+Value = float | str | None  # a number, a category, or missing
 
 
 class Event(NamedTuple):
-    """`type@time`, and what else is known of it once it has happened."""
+    """An event `type@time` and its covariates."""
 
     type: str
     time: float
@@ -23,10 +23,10 @@ History = tuple[Event, ...]
 
 
 def before_event(sequence: History, index: int) -> History:
-    """The history of the event at `index`."""
+    """Return the history of the event at `index`."""
     return sequence[:index]
 
 
 def before_time(sequence: History, time: float) -> History:
-    """The history of a time at which nothing happened."""
+    """Return the history of a time that is not an event."""
     return tuple(event for event in sequence if event.time < time)

@@ -1,8 +1,8 @@
-"""Numbers in embeddings: of facts in a table with `features(…)`, and of events that have happened, `:- features(buy, amount).`
+"""Features in embeddings: numbers of facts in a table with `features(…)`, and of past events, `:- features(buy, amount).`
 
-Both are `W [1; x_1; …; x_n; m_1; …; m_n]`: numbers count in standard deviations from their mean, at most 100 of them. `m` is 1 where a
-number is missing, which then is 0, else 0. All facts of such a table share `deduce.features(FUNCTOR).W` in the place of vectors of their
-own, and to the embedding of what has happened is added what `add.features(FUNCTOR).W` makes of its numbers.
+Both enter as `W [1; x_1; …; x_n; m_1; …; m_n]`, where `x` is in standard deviations from the mean, limited to ±100. If a number is
+missing, `x` is 0 and `m` is 1; otherwise `m` is 0. All facts of such a table share `deduce.features(FUNCTOR).W`, and have no vectors of
+their own. For a past event, the product with `add.features(FUNCTOR).W` is added to the event's embedding.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Scale = tuple[float, float]  # mean and standard deviation
 
 
 class EventWithNumbers(NamedTuple):
-    """An event of the data, and the numbers of its columns; those that are not named are missing."""
+    """An event of the data with the numbers of its columns; columns that are left out are missing."""
 
     name: str
     numbers: Mapping[str, float | None]
@@ -44,7 +44,7 @@ def facts_and_numbers(program: Program, events: Sequence[Given]) -> list[tuple[F
 
 
 def column(numbers: Sequence[float | None], scales: Sequence[Scale]) -> Tensor:
-    """`[1; x_1; …; x_n; m_1; …; m_n]`"""
+    """Return `[1; x_1; …; x_n; m_1; …; m_n]`."""
     x = [0.0 if one is None else standardised(one, scale) for one, scale in zip(numbers, scales, strict=True)]
     return torch.tensor([1.0, *x, *(float(one is None) for one in numbers)], dtype=torch.float64)
 
@@ -55,7 +55,7 @@ def standardised(number: float, scale: Scale) -> float:
 
 
 def rows_with_numbers(program: Program) -> dict[Fact, tuple[float | None, ...]]:
-    """All facts of tables with features."""
+    """Return the numbers of all facts in tables with features."""
     return {
         (table.functor, *row): numbers
         for table in program.tables
@@ -65,7 +65,7 @@ def rows_with_numbers(program: Program) -> dict[Fact, tuple[float | None, ...]]:
 
 
 def scales_of_tables(program: Program) -> dict[str, list[Scale]]:
-    """Scales of every functor with features, from the numbers that its rows have; the deviation of equal numbers counts as 1."""
+    """Return the scales of every functor with features, from the numbers in its rows; a deviation of 0 is replaced by 1."""
     found: dict[str, list[list[float | None]]] = {}
     for fact, numbers in rows_with_numbers(program).items():
         columns = found.setdefault(fact[0], [[] for _ in numbers])
@@ -82,7 +82,7 @@ def scale_of(numbers: Sequence[float | None]) -> Scale:
 
 
 def feature_shapes(program: Program, dims: Mapping[str, int]) -> dict[str, tuple[int, int]]:
-    """Shapes of all matrices of features; `dims` are those of functors."""
+    """Return the shapes of all matrices of features; `dims` are the dimensions of functors."""
     shapes: dict[str, tuple[int, int]] = {}
     for functor, scales in scales_of_tables(program).items():
         shapes[f"deduce.features({functor}).W"] = dims[functor], 1 + 2 * len(scales)
@@ -92,22 +92,22 @@ def feature_shapes(program: Program, dims: Mapping[str, int]) -> dict[str, tuple
 
 
 class Numbers(NamedTuple):
-    """Those of one sequence's facts and events."""
+    """The features of one sequence's facts and events."""
 
-    of_facts: Mapping[Fact, Tensor]  # columns of facts in tables
-    of_events: Sequence[Mapping[str, Tensor]]  # of bos and each event, by the functor whose columns these are
+    of_facts: Mapping[Fact, Tensor]  # columns `[1; x; m]` of facts in tables
+    of_events: Sequence[Mapping[str, Tensor]]  # for bos and each event: columns `[1; x; m]` by functor
 
     def of_fact(self, fact: Fact, parameters: Mapping[str, Tensor]) -> Tensor:
         return parameters[f"deduce.features({fact[0]}).W"] @ self.of_facts[fact]
 
     def of_event(self, functor: str, index: int, parameters: Mapping[str, Tensor]) -> Tensor | float:
-        """Added to the embedding of what has happened; 0 for a functor without features."""
+        """Return the term that is added to the embedding of a past event; 0 for a functor without features."""
         found = self.of_events[index].get(functor)
         return 0.0 if found is None else parameters[f"add.features({functor}).W"] @ found
 
 
 def numbers_of(program: Program, scales: Mapping[str, Scale], events: Sequence[Mapping[str, float | None]]) -> Numbers:
-    """`scales` are of columns of events; those that are not named are as they are."""
+    """Return the features of one sequence; `scales` are those of events' columns, and other columns are not standardised."""
     of_tables = scales_of_tables(program)
     facts = {fact: column(numbers, of_tables[fact[0]]) for fact, numbers in rows_with_numbers(program).items()}
     of_events = [

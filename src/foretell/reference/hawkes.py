@@ -1,4 +1,4 @@
-"""The multivariate Hawkes process with shared exponential decays: parameters in, likelihoods by plain loops out.
+"""The multivariate Hawkes process with shared exponential decays: likelihoods by plain loops.
 
 `λ_e(t) = μ_e + Σ_f Σ_j α_efj Σ_s exp(−β_j(t−s))`, over the earlier events of type `f` at times `s`.
 """
@@ -14,7 +14,7 @@ from foretell.reference.events import History, before_event
 
 @dataclass(frozen=True)
 class SlowHawkes:
-    """`mu[e]`, `alpha[e, f][j]` (what `f` does to `e`), `beta[j]`; with all `alpha` 0 it is the Poisson process."""
+    """`mu[e]`, `alpha[e, f][j]` (the effect of `f` on `e`), `beta[j]`; with all `alpha` 0 it is the Poisson process."""
 
     mu: Mapping[str, float]
     alpha: Mapping[tuple[str, str], Sequence[float]]
@@ -28,7 +28,7 @@ class SlowHawkes:
         return rate
 
     def integral(self, sequence: History, t_end: float) -> float:
-        """`∫_0^T Σ_e λ_e(t) dt`: an event at `s` adds `α/β·(1 − exp(−β(T−s)))`."""
+        """Return `∫_0^T Σ_e λ_e(t) dt`: an event at `s` adds `α/β·(1 − exp(−β(T−s)))`."""
         value = sum(self.mu.values()) * t_end
         for event in sequence:
             for type in self.mu:
@@ -39,7 +39,7 @@ class SlowHawkes:
     def raised(
         self, sequences: Sequence[tuple[History, float]], shrinkage: float
     ) -> dict[tuple[str, str], list[float]]:
-        """`alpha` after one step of expectation-maximisation over (events, t_end), shrunk as `models/classical/hawkes_fit` has it."""
+        """Return `alpha` after one step of expectation-maximisation over (events, t_end), shrunk as in `models/classical/hawkes_fit`."""
         decays = range(len(self.beta))
         caused = {pair: [0.0 for _ in decays] for pair in self.alpha}
         exposed = {type: [0.0 for _ in decays] for type in self.mu}
@@ -65,7 +65,7 @@ class SlowHawkes:
         return found
 
     def log_likelihood(self, sequence: History, t_end: float, first: int = 0) -> float:
-        """Paper, equation 6, in closed form; `first=1` conditions on the first event."""
+        """Return the log-likelihood (paper, equation 6) in closed form; `first=1` conditions on the first event."""
         logs = [
             math.log(self.intensity(sequence[i].type, sequence[i].time, before_event(sequence, i)))
             for i in range(first, len(sequence))

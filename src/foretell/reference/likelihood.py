@@ -1,7 +1,7 @@
 """The log-likelihood of one sequence (paper, equation 6): an intensity function in, a number out.
 
-`Σ log λ_{e_i}(t_i) − ∫ Σ_e λ_e(t) dt`. The integral is a weighted sum over given points. Each point lies in a
-gap, which is the number of events before it, so that a point on an event's time is still on one side of it.
+`Σ log λ_{e_i}(t_i) − ∫ Σ_e λ_e(t) dt`. The integral is a weighted sum over given points. The gap of a point is the number
+of events before it, so that a point at the time of an event is either before or after this event.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from torch import Tensor
 
 from foretell.reference.events import History, before_event
 
-Intensity = Callable[[str, float, History], Tensor]  # of a type, at a time, after a history
+Intensity = Callable[[str, float, History], Tensor]  # of a type, at a time, given a history
 
 
 class Point(NamedTuple):
@@ -26,7 +26,7 @@ class Point(NamedTuple):
 
 
 def event_logs(intensity: Intensity, sequence: History, first: int = 0) -> list[Tensor]:
-    """`log λ_{e_i}(t_i)` of each event from `first` on: the first term of equation 6."""
+    """Return `log λ_{e_i}(t_i)` of each event from `first` on: the first term of equation 6."""
     return [
         torch.log(intensity(sequence[i].type, sequence[i].time, before_event(sequence, i)))
         for i in range(first, len(sequence))
@@ -34,7 +34,7 @@ def event_logs(intensity: Intensity, sequence: History, first: int = 0) -> list[
 
 
 def integral(intensity: Intensity, types: Sequence[str], sequence: History, points: Sequence[Point]) -> Tensor:
-    """`∫ Σ_e λ_e(t) dt`, the second term of equation 6."""
+    """Return `∫ Σ_e λ_e(t) dt`, the second term of equation 6."""
     value = torch.zeros((), dtype=torch.float64)
     for point in points:
         total = sum((intensity(type, point.time, sequence[: point.gap]) for type in types), start=torch.zeros(()))
@@ -45,6 +45,6 @@ def integral(intensity: Intensity, types: Sequence[str], sequence: History, poin
 def log_likelihood(
     intensity: Intensity, types: Sequence[str], sequence: History, points: Sequence[Point], first: int = 0
 ) -> Tensor:
-    """Equation 6. `first=1` conditions on the first event: it is history and not scored."""
+    """Return equation 6. `first=1` conditions on the first event: it is history and not scored."""
     logs = sum(event_logs(intensity, sequence, first), start=torch.zeros((), dtype=torch.float64))
     return logs - integral(intensity, types, sequence, points)

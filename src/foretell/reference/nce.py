@@ -1,7 +1,7 @@
 """Noise-contrastive estimation of one sequence (Mei, Wan and Eisner 2020): two intensity functions and drawn noise in, a number out.
 
-`Σ log(λ_k/λ̲_k)` over the events that happened plus `Σ log(λ^q_k/λ̲_k)` over those of `M` noise streams, with `λ̲_k = λ_k + M·λ^q_k`. A
-noise event sees the real events before it and no other noise. It is given with its gap, the number of events it sees.
+`Σ log(λ_k/λ̲_k)` over the observed events plus `Σ log(λ^q_k/λ̲_k)` over those of `M` noise streams, with `λ̲_k = λ_k + M·λ^q_k`. A
+noise event sees the real events before it and no other noise. Its `gap` is the number of events that it sees.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from torch import Tensor
 from foretell.reference.events import History, before_event
 from foretell.reference.likelihood import Intensity
 
-Rate = Callable[[str, float, History], float]  # of the noise process: of a type, at a time, after a history
+Rate = Callable[[str, float, History], float]  # of the noise process: for a type, at a time, given a history
 
 
 class NoiseEvent(NamedTuple):
@@ -27,7 +27,7 @@ class NoiseEvent(NamedTuple):
 def objective(
     intensity: Intensity, rate: Rate, sequence: History, noise: Sequence[NoiseEvent], streams: int, first: int = 0
 ) -> Tensor:
-    """`noise` holds the events of all streams; which stream one is of does not matter. `first=1` conditions on the first event."""
+    """Return the objective. `noise` has the events of all streams, in any order. `first=1` conditions on the first event."""
     value = torch.zeros((), dtype=torch.float64)
     for i in range(first, len(sequence)):
         type, time = sequence[i].type, sequence[i].time

@@ -1,8 +1,8 @@
 """NDTT from its equations (docs/explanation/rivals.md): a program, named parameters and events in, embeddings and intensities out.
 
-One function is one equation, for one fact at one time. There are no layers: what a fact has seen happen is in its cell,
-which moves when an event adds the fact once more and drifts to a target in between. Parameters are float64, and
-gradients flow back to them. Their names:
+Each function is one equation, for one fact at one time. There are no layers: the cell of a fact summarises its past. It is updated
+when an event adds the fact again, and drifts to a target in between. Parameters are float64, and gradients flow back to them.
+Their names:
 
 | name                                    | shape              | what                                                |
 |-----------------------------------------|--------------------|-----------------------------------------------------|
@@ -10,18 +10,17 @@ gradients flow back to them. Their names:
 | `add.NAME.G`                            | 6·head × (1 + body)| gates of `<-`; the event is the first of the body   |
 | `add.NAME.beta`                         | scalar             | pool exponent of `<-` (>= 1)                        |
 | `intensity.FUNCTOR.w`, `.tau`           | as in A-NDTT       | in the data's own unit of time                      |
-| `intensity.FUNCTOR.mixture`, `.shape`   | scales × (1 + dim) | where there are such factors                        |
-| `intensity.FUNCTOR.calendar`            | waves × (1 + dim)  | where there is a calendar                           |
+| `intensity.FUNCTOR.mixture`, `.shape`   | scales × (1 + dim) | if these factors are used                           |
+| `intensity.FUNCTOR.calendar`            | waves × (1 + dim)  | if there is a calendar                              |
 | `calendar.add.FUNCTOR`                  | waves × 6·head     | likewise, for functors whose facts are added        |
 
-`NAME` is `ruleN`, or what `:: name` makes it for `W` and `G`, and `: b` for `beta`. The rows of `G` are six blocks of
-the head's size: input, forget, candidate, target-input, target-forget, decay. Decays are a unit of the model's
-`time_scale`.
+`NAME` is `ruleN`, or the name after `::` for `W` and `G`, and the name after `:` for `beta`. The rows of `G` are six blocks of
+the head's size: input, forget, candidate, target-input, target-forget, decay. Decays are per `time_scale`.
 
-An *r* is a rule with values for the variables in its parameter names, those of `: b(X)` too: its own pool.
+An *r* is a rule with values for the variables in its parameter names, including those of `: b(X)`. Each r has its own pool.
 
-States are counted as in `reference.database`: state 0 is before `bos`, and event `j` (`bos` is 0) happens in state `j`.
-A query that has seen `n` events looks at state `n + 1`.
+States are numbered as in `reference.database`: state 0 is before `bos`, and event `j` (`bos` is 0) happens in state `j`.
+A query that has seen `n` events uses state `n + 1`.
 """
 
 from __future__ import annotations
@@ -63,41 +62,45 @@ from foretell.reference.ruled import (
 
 @dataclass(frozen=True)
 class Settings:
-    dim: int  # of functors without a declared one
-    time_scale: float = 1.0  # elapsed times are counted in this unit
+    dim: int  # of functors without a declared dimension
+    time_scale: float = 1.0  # the unit of elapsed times
     factors: TimeFactors = NO_FACTORS
-    lifetimes: Mapping[int, float] = field(default_factory=dict)  # of additions that expire, by the place of their rule
-    scales: Mapping[str, Scale] = field(default_factory=dict)  # of events' columns; others as they are
-    calendar: SlowCalendar | None = None  # of one sequence
+    lifetimes: Mapping[int, float] = field(
+        default_factory=dict
+    )  # lifetimes of additions that expire, by number of the rule
+    scales: Mapping[str, Scale] = field(
+        default_factory=dict
+    )  # scales of events' columns; other columns are not standardised
+    calendar: SlowCalendar | None = None  # calendar of one sequence
 
     @property
     def model(self) -> type[CellModel]:
-        """The equations that go with these settings."""
+        """The class with the equations for these settings."""
         return CellModel
 
     def gate_rows(self, head: int) -> int:
-        """Rows of `G` of a rule whose head has this dimension."""
+        """Return the number of rows of `G` for a rule whose head has this dimension."""
         return 6 * head
 
     def functor_shapes(self, functor: str, dim: int) -> dict[str, tuple[int, ...]]:
-        """Shapes of the parameters of a functor whose facts are added."""
+        """Return the shapes of the parameters of a functor whose facts are added."""
         return {}
 
 
 @dataclass(frozen=True)
 class Cell:
-    """`cell(t) = c̄ + (c − c̄)·exp(−δ(t−s))`, coordinate by coordinate."""
+    """`cell(t) = c̄ + (c − c̄)·exp(−δ(t−s))`, element by element."""
 
     c: Tensor
     target: Tensor  # c̄
-    decay: Tensor  # δ, a unit of the model's time
+    decay: Tensor  # δ, per unit of the model's time
     since: float  # s
 
 
 def wanted(
     program: Program, settings: Settings, events: Sequence[Given], times: Sequence[float] | None = None
 ) -> dict[str, tuple[int, ...]]:
-    """Every parameter that this sequence touches, with its shape, in the order of their names."""
+    """Return the shapes of all parameters that this sequence uses, sorted by name."""
     shapes: dict[str, tuple[int, ...]] = {}
     for table in program.tables:
         for row in () if table.features else table.rows:
@@ -137,7 +140,7 @@ def embedding(
     time: float,
     seen: int,
 ) -> Tensor:
-    """The embedding of a fact that is true after the first `seen` events, or of an exogenous event, which need not be true."""
+    """Return the embedding of a fact that is true after the first `seen` events, or of an exogenous event, which need not be true."""
     model = _open(program, settings, parameters, events, times, seen, time)
     functor = program.functors.get(fact[0])
     if functor is not None and functor.kind != "exogenous" and fact not in model.states[-1].state.facts:
@@ -156,7 +159,7 @@ def cells(
     times: Sequence[float],
     seen: int,
 ) -> dict[Fact, Any]:
-    """Those that there are after the first `seen` events: of facts that were added and not removed since."""
+    """Return the cells after the first `seen` events: those of facts that were added and not removed since."""
     until = times[seen - 1] if seen else 0.0
     return dict(_open(program, settings, parameters, events, times, seen, until).cells[-1])
 
@@ -170,7 +173,7 @@ def intensities(
     at: float,
     seen: int | None = None,
 ) -> dict[Fact, Tensor]:
-    """Intensities of all events that are possible at a time, from the first `seen` events; by default those with a smaller time."""
+    """Return the intensities of all events that are possible at a time, given the first `seen` events (default: those before it)."""
     seen = sum(time < at for time in times) if seen is None else seen
     model = _open(program, settings, parameters, events, times, seen, at)
     return model.intensities(at, len(model.events))
@@ -185,7 +188,7 @@ def log_likelihood(
     t_end: float,
     points: Sequence[Sequence[tuple[float, float]]],
 ) -> Tensor:
-    """`Σ log λ_{e_i}(t_i) − ∫ Σ_e λ_e(t) dt`: see `ruled.scored`."""
+    """Return `Σ log λ_{e_i}(t_i) − ∫ Σ_e λ_e(t) dt`: see `ruled.scored`."""
     return scored(_open(program, settings, parameters, events, times, len(events), t_end), t_end, points)
 
 
@@ -194,11 +197,11 @@ def log_likelihood(
 
 @dataclass(frozen=True)
 class _Indexed:
-    """A state, with its proofs found by their head and then by their r, and so what its event adds."""
+    """A state, with its proofs and its event's additions grouped by head and then by r."""
 
     state: State
     proofs: Mapping[Fact, Mapping[R, list[Instantiation]]]
-    added: Mapping[Fact, Mapping[R, list[Instantiation]]]  # by the event that happens in this state
+    added: Mapping[Fact, Mapping[R, list[Instantiation]]]  # additions by the event that happens in this state
 
 
 @dataclass(frozen=True)
@@ -208,12 +211,12 @@ class CellModel:
     program: Program
     settings: Settings
     parameters: Parameters
-    events: Sequence[Fact]  # bos is the first; expiries are among them
+    events: Sequence[Fact]  # the first one is bos; expiries are included
     times: Sequence[float]
     states: Sequence[_Indexed]
-    table: frozenset[Fact]  # facts with a vector named after themselves
-    numbers: Numbers  # of facts and events that have features
-    cells: list[Mapping[Fact, Any]] = field(default_factory=lambda: [{}])  # of each state
+    table: frozenset[Fact]  # facts of tables, which have their own vector
+    numbers: Numbers  # features of facts and events
+    cells: list[Mapping[Fact, Any]] = field(default_factory=lambda: [{}])  # cells in each state
     memo: dict[tuple[Fact, float, int], Tensor] = field(default_factory=dict, repr=False)
 
     def possible(self, state: int) -> list[Fact]:
@@ -224,20 +227,20 @@ class CellModel:
         return {event: self.intensity(event, time, state) for event in self.possible(state)}
 
     def intensity(self, event: Fact, time: float, state: int) -> Tensor:
-        """From `[1; emb]` and the time since the last event: see `ruled.intensity`."""
+        """Return the intensity from `[1; emb]` and the time since the last event: see `ruled.intensity`."""
         column = with_one(self.embedding(event, time, state))
         waves = None if self.settings.calendar is None else self.settings.calendar.waves(time)
         waited = time - last_event(self, state)
         return intensity(self.parameters, event[0], column, waited, self.settings.factors, waves)
 
     def event_embedding(self, event: Fact, time: float, state: int) -> Tensor:
-        """The embedding of an event that happens: the fact's if it is true, else zeros."""
+        """Return the embedding of an event that happens: that of the fact if it is true, else zeros."""
         if event in self.states[state].state.facts:
             return self.embedding(event, time, state)
         return zeros(dimension(self.program, self.settings.dim, event))
 
     def embedding(self, fact: Fact, time: float, state: int) -> Tensor:
-        """`emb = tanh(deduced + cell)`"""
+        """Return `emb = tanh(deduced + cell)`."""
         dim = dimension(self.program, self.settings.dim, fact)
         if dim == 0:
             return zeros(0)
@@ -250,11 +253,11 @@ class CellModel:
         return self.memo[key]
 
     def with_cell(self, fact: Fact, deduced: Tensor, time: float, state: int) -> Tensor:
-        """`deduced + cell`"""
+        """Return `deduced + cell`."""
         return deduced + self.drifted(self.cells[state][fact], time)
 
     def deduced(self, fact: Fact, time: float, state: int) -> Tensor:
-        """`Σ_r pool_{β_r}` of `W_r [1; emb(g_1,t); …]` over the proofs by r."""
+        """Return `Σ_r pool_{β_r}` of `W_r [1; emb(g_1,t); …]` over the proofs of each r."""
         total = zeros(dimension(self.program, self.settings.dim, fact))
         if fact in self.table:
             total = total + self.parameters[f"deduce.{spelled(fact)}.W"] @ with_one()
@@ -263,7 +266,7 @@ class CellModel:
         for proofs in self.states[state].proofs.get(fact, {}).values():
             W = self.parameters[f"deduce.{matrix_name(self.program, proofs[0])}.W"]
             entries = [W @ with_one(*(self.embedding(g, time, state) for g in one.body)) for one in proofs]
-            if len(entries) == 1:  # a pool of one is that one; a fact of the program has no β at all
+            if len(entries) == 1:  # a pool of one entry is that entry; a fact of the program has no β
                 total = total + entries[0]
             else:
                 beta = self.parameters[f"deduce.{beta_name(self.program, proofs[0])}.beta"]
@@ -271,12 +274,12 @@ class CellModel:
         return total
 
     def drifted(self, cell: Cell, time: float) -> Tensor:
-        """`c̄ + (c − c̄)·exp(−δ(t−s))`"""
+        """Return `c̄ + (c − c̄)·exp(−δ(t−s))`."""
         elapsed = (time - cell.since) / self.settings.time_scale
         return cell.target + (cell.c - cell.target) * torch.exp(-cell.decay * elapsed)
 
     def happen(self, index: int) -> None:
-        """The cells after event `index`: those of removed facts are deleted, those of added facts updated."""
+        """Append the cells after event `index`: cells of removed facts are deleted, and cells of added facts are updated."""
         kept = {one.instantiation.head for one in self.states[index + 1].state.additions if one.event < index}
         after = {fact: cell for fact, cell in self.cells[index].items() if fact in kept}
         for fact, by_r in self.states[index].added.items():
@@ -285,7 +288,7 @@ class CellModel:
         self.cells.append(after)
 
     def moved(self, fact: Fact, old: Any, by_r: Mapping[R, list[Instantiation]], index: int) -> Any:
-        """All instantiations propose a new cell; what each would change is pooled within r and summed over r."""
+        """Return the updated cell: all instantiations propose a cell, and the proposed changes are pooled within r and summed over r."""
         time = self.times[index]
         nothing = zeros(dimension(self.program, self.settings.dim, fact))
         c, target = (nothing, nothing) if old is None else (self.drifted(old, time), old.target)
@@ -302,7 +305,7 @@ class CellModel:
         return Cell(new_c, new_target, harmonic_mean(decays, weights), time)
 
     def gates(self, one: Instantiation, index: int) -> Tensor:
-        """`G_r [1; emb(f,s); emb(g_1,s); …]`, from embeddings just before the event, and `B` times the waves of the calendar."""
+        """Return `G_r [1; emb(f,s); emb(g_1,s); …]`, with embeddings just before the event, plus `B` times the waves of the calendar."""
         event, *conditions = one.body
         time = self.times[index]
         happened = self.event_embedding(event, time, index) + self.numbers.of_event(event[0], index, self.parameters)
@@ -315,7 +318,7 @@ class CellModel:
         return found + calendar.waves(time) @ self.parameters[f"calendar.add.{one.head[0]}"]
 
     def proposed(self, c: Tensor, target: Tensor, one: Instantiation, index: int) -> Cell:
-        """`c' = σ_f·c + σ_i·z`, `c̄' = σ_f̄·c̄ + σ_ī·z`, and a decay."""
+        """Return the proposed cell: `c' = σ_f·c + σ_i·z`, `c̄' = σ_f̄·c̄ + σ_ī·z`, and a decay."""
         i, f, z, i_target, f_target, decay = self.gates(one, index).view(6, -1)
         z = torch.tanh(z)
         return Cell(
@@ -327,7 +330,7 @@ class CellModel:
 
 
 def harmonic_mean(values: Sequence[Tensor], weights: Sequence[Tensor]) -> Tensor:
-    """`Σ w / Σ (w/x)` for each coordinate; all count the same where all weights are 0."""
+    """Return `Σ w / Σ (w/x)` for each coordinate, with equal weights where all weights are 0."""
     w, x = torch.stack(list(weights)), torch.stack(list(values))
     w = torch.where(w.sum(0) == 0.0, 1.0, w)
     return w.sum(0) / (w / x).sum(0)
@@ -345,7 +348,7 @@ def _open(
     seen: int,
     until: float,
 ) -> CellModel:
-    """The state after the first `seen` events, for queries up to a time; later events are not used."""
+    """Return the model after the first `seen` events, for queries up to the time `until`; later events are not used."""
     assert len(events) == len(times), f"{len(events)} events at {len(times)} times"
     assert 0 <= seen <= len(events), f"{seen} of {len(events)} events seen"
     found = list(changes(program, [name_of(one) for one in events[:seen]], times[:seen], until, settings.lifetimes))

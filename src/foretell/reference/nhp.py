@@ -1,8 +1,8 @@
 """NHP from its equations (Mei & Eisner 2017, section 3): named arrays in, cells and intensities out.
 
-One function is one equation, one event at a time, gate by gate and by recursion over the history. The arrays are those of
-`named_arrays()`, in float64, so that gradients flow back to whatever they were made from; `w` and `τ` are in the data's own unit, and the
-decay gate counts time in units of `scale`.
+Each function is one equation, for one event at a time, gate by gate and by recursion over the history. The arrays are those of
+`named_arrays()`, in float64; gradients flow back to the tensors that they were made from. `w` and `τ` are in the data's own unit, and
+decays are per `scale` of time.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from foretell.reference.calendar import SlowCalendar
 from foretell.reference.covariates import SlowCovariates, with_event, with_query
 from foretell.reference.events import Event, History
 
-BOS = Event("bos", 0.0)  # happens once, before everything else; it has a vector, and no intensity
+BOS = Event("bos", 0.0)  # happens once, before all events; it has a vector, but no intensity
 
 
 class Cell(NamedTuple):
@@ -36,7 +36,7 @@ class SlowNHP:
     arrays: Mapping[str, Tensor]
     types: Sequence[str]
     dim: int  # D
-    scale: float  # the unit of time that decays count in
+    scale: float  # the unit of time of decays
     covariates: SlowCovariates | None = None
     calendar: SlowCalendar | None = None
     memo: dict[History, Cell] = field(default_factory=dict, repr=False, compare=False)
@@ -51,7 +51,7 @@ class SlowNHP:
         return tau * torch.log(1.0 + torch.exp(score / tau))
 
     def event_embedding(self, sequence: History, index: int, layer: int) -> Tensor:
-        """Layer 0: the type's vector. Layer 1: what is read right after the event."""
+        """Return the type's vector (layer 0), or the output right after the event (layer 1)."""
         if layer == 0:
             return with_event(
                 self.arrays[f"embed.{sequence[index].type}"], self.covariates, sequence[index], self.calendar
@@ -61,9 +61,9 @@ class SlowNHP:
     # The cell
 
     def after(self, history: History) -> Cell:
-        """Equations 5 and 6: the cell that the last event makes from the one before it."""
+        """Equations 5 and 6: return the cell after the last event, from the cell before it."""
         if history not in self.memo:
-            if not history:  # the event at time 0 finds nothing
+            if not history:  # bos at time 0 starts from a cell of zeros
                 zeros = torch.zeros(self.dim, dtype=torch.float64)
                 before, event, x = Cell(zeros, zeros, zeros, zeros, 0.0), BOS, self.arrays["bos"]
             else:
@@ -91,13 +91,13 @@ class SlowNHP:
         return torch.stack(drifted)
 
     def read(self, cell: Cell, time: float) -> Tensor:
-        """`h(t) = o·tanh(c(t))`."""
+        """Return `h(t) = o·tanh(c(t))`."""
         return cell.output * torch.tanh(self.memory(cell, time))
 
     def gate(self, name: str, x: Tensor, h: Tensor) -> Tensor:
         return 1.0 / (1.0 + torch.exp(-self.raw(name, x, h)))
 
     def raw(self, name: str, x: Tensor, h: Tensor) -> Tensor:
-        """`W x + U h + b` of one gate."""
+        """Return `W x + U h + b` of one gate."""
         by_event, by_memory = self.arrays[f"cell.{name}.W"] @ x, self.arrays[f"cell.{name}.U"] @ h
         return by_event + by_memory + self.arrays[f"cell.{name}.b"]

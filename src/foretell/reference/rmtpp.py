@@ -1,7 +1,7 @@
 """RMTPP from its equations (Du et al. 2016, section 4): named arrays in, states and intensities out.
 
-One function is one equation, one event at a time, by recursion over the history. The arrays are those of `named_arrays()`, in float64 and
-in the data's own unit of time, so that gradients flow back to whatever they were made from.
+Each function is one equation, for one event at a time, by recursion over the history. The arrays are those of `named_arrays()`, in
+float64 and in the data's own unit of time; gradients flow back to the tensors that they were made from.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class SlowRMTPP:
     memo: dict[History, Tensor] = field(default_factory=dict, repr=False, compare=False)
 
     def intensity(self, type: str, time: float, history: History) -> Tensor:
-        """`λ_e(t) = λ(t)·P(e)`: without a calendar, the type does not depend on the time."""
+        """Return `λ_e(t) = λ(t)·P(e)`; without a calendar, the type does not depend on the time."""
         return self.total(time, history) * self.probability(type, time, history)
 
     def total(self, time: float, history: History) -> Tensor:
@@ -39,7 +39,7 @@ class SlowRMTPP:
         return torch.exp(score)
 
     def integral(self, history: History, end: float) -> Tensor:
-        """Equation 12's exponent: `(λ(end) − λ(s))/w`, or `λ·(end − s)` where `w` is 0; with a calendar it has no such form."""
+        """Return the exponent of equation 12, `(λ(end) − λ(s))/w`, or `λ·(end − s)` if `w` is 0. It is not defined with a calendar."""
         assert self.calendar is None
         start, slope = _last(history), self.arrays["time.w"]
         if float(slope.detach()) == 0.0:
@@ -64,7 +64,7 @@ class SlowRMTPP:
         return score
 
     def event_embedding(self, sequence: History, index: int, layer: int) -> Tensor:
-        """Layer 0: the type's vector. Layer 1: the state that the event leaves behind."""
+        """Return the type's vector (layer 0), or the state after the event (layer 1)."""
         if layer == 0:
             return with_event(
                 self.arrays[f"embed.{sequence[index].type}"], self.covariates, sequence[index], self.calendar
@@ -72,7 +72,7 @@ class SlowRMTPP:
         return self.after(sequence[: index + 1])
 
     def after(self, history: History) -> Tensor:
-        """Equation 9, with tanh: the state that the last event makes of the one before it; before all events, `bos` makes it of nothing."""
+        """Equation 9, with tanh: return the state after the last event, from the state before it; the first state is that after `bos`."""
         if history not in self.memo:
             if not history:
                 raw = self.arrays["cell.W"] @ with_event(

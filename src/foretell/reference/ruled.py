@@ -1,6 +1,6 @@
-"""What the slow models of rules share: names and dimensions of parameters, proofs without cycles, and pools.
+"""Shared code of the slow models of rules: names and dimensions of parameters, a check for cyclic proofs, and pools.
 
-A name is shared by all rules that write it, after binding: two instantiations with one name have the same matrices.
+Parameter names are compared after variables have values: two instantiations with the same name have the same matrices.
 """
 
 from __future__ import annotations
@@ -23,19 +23,21 @@ from foretell.reference.database import EXPIRY, Fact, Instantiation, State
 from foretell.terms import fact as fact_text
 
 Parameters = Mapping[str, Tensor]
-R = tuple[int, tuple[str, ...]]  # a rule's place in the program, and the values of the variables in its parameter names
+R = tuple[
+    int, tuple[str, ...]
+]  # a rule's number in the program, and the values of the variables in its parameter names
 
 
 def pool(entries: Sequence[Tensor], beta: Tensor) -> Tensor:
-    """`v⁻¹(Σ v(x))` with `v(x) = sign(x)|x|^β`, for each coordinate.
+    """Return `v⁻¹(Σ v(x))` with `v(x) = sign(x)|x|^β`, element by element.
 
-    Slopes are those of the formula, with two places set by hand: `0^β` has the slope of `0`, or of the plain sum at
-    `β = 1`; and where the sum is 0 and `|·|^(1/β)` infinitely steep, each entry has slope 1 and β none.
+    Gradients are those of the formula, except in two places. `0^β` has slope 0, or slope 1 if `β = 1`, where the pool is a plain sum. If
+    the sum is 0, `|·|^(1/β)` is infinitely steep: then each entry has slope 1 and β has slope 0.
     """
     if len(entries) == 1:
         return entries[0]
     x = torch.stack(list(entries))
-    # A pool of multiples is the multiple of the pool: in units of the largest entry no power over- or underflows.
+    # A common factor can be taken out of a pool: in units of the largest entry, no power over- or underflows.
     largest = x.detach().abs().amax(0)
     unit = torch.where(largest > 0.0, largest, 1.0)
     share = x / unit
@@ -53,17 +55,17 @@ def zeros(*shape: int) -> Tensor:
 
 
 def with_one(*parts: Tensor) -> Tensor:
-    """`[1; …]`"""
+    """Return `[1; …]`."""
     return torch.cat([torch.ones(1, dtype=torch.float64), *parts])
 
 
 @dataclass(frozen=True)
 class TimeFactors:
-    """How intensities depend on the time since the last event."""
+    """Settings of the factors of intensities that depend on the time since the last event."""
 
-    scales: tuple[float, ...] = ()  # of the mixture over time scales
-    shape: tuple[float, ...] = ()  # of the shape
-    unit: float = 1.0  # of the mixture
+    scales: tuple[float, ...] = ()  # time scales of the mixture
+    shape: tuple[float, ...] = ()  # time scales of the factor `shape`
+    unit: float = 1.0  # unit of the mixture
 
 
 NO_FACTORS = TimeFactors()
@@ -77,10 +79,10 @@ def intensity(
     given: TimeFactors,
     waves: Tensor | None = None,
 ) -> Tensor:
-    """The intensity of an event: `τ log(1 + exp(w·[1; emb]/τ))` times two factors of the time `u` since the last event.
+    """Return the intensity of an event: `τ log(1 + exp(w·[1; emb]/τ))` times two factors of the time `u` since the last event.
 
     They are `1 + Σ_j softplus(v_j·[1; emb])·exp(−u/s_j)·unit/s_j` and `exp(Σ_k a_k·[1; emb]·exp(−u/s_k))`; `column` is
-    `[1; emb]`, and `elapsed` is `u`. Where there are `waves` of the calendar, `w + C waves` takes the place of `w`.
+    `[1; emb]`, and `elapsed` is `u`. With `waves` of the calendar, `w` is replaced by `w + C waves`.
     """
     w, tau = parameters[f"intensity.{functor}.w"], parameters[f"intensity.{functor}.tau"]
     if waves is not None:
@@ -101,7 +103,7 @@ def intensity(
 def intensity_shapes(
     program: Program, dim: int, given: TimeFactors, calendar: SlowCalendar | None
 ) -> dict[str, tuple[int, ...]]:
-    """Shapes of what `intensity` reads, for all functors of events."""
+    """Return the shapes of the parameters of `intensity`, for all functors of events."""
     shapes: dict[str, tuple[int, ...]] = {}
     for name, functor in program.functors.items():
         if functor.kind == "event":
@@ -121,7 +123,7 @@ def intensity_shapes(
 
 
 def dimension(program: Program, dim: int, fact: Fact) -> int:
-    """`bos`, and events that the program never mentions, have no embedding."""
+    """Return the dimension of a fact's embedding: 0 for `bos` and for events that the program does not mention."""
     functor = program.functors.get(fact[0])
     if functor is None:
         return 0
@@ -129,7 +131,7 @@ def dimension(program: Program, dim: int, fact: Fact) -> int:
 
 
 def sides(program: Program, dim: int, one: Instantiation) -> tuple[int, int]:
-    """The dimension of the head, and the total dimension of the body."""
+    """Return the dimension of the head, and the total dimension of the body."""
     head, *body = (dimension(program, dim, fact) for fact in (one.head, *one.body))
     return head, sum(body)
 
@@ -147,7 +149,7 @@ def beta_name(program: Program, one: Instantiation) -> str:
 
 
 def parameter_values(program: Program, one: Instantiation) -> dict[str, str]:
-    """The values of the variables in the parameter names."""
+    """Return the values of the variables in the parameter names."""
     rule = program.rules[one.rule].rule
     names = [name for name in (rule.matrix, rule.beta) if name is not None]
     variables = dict.fromkeys(variable.name for name in names for variable in name.variables())
@@ -164,12 +166,12 @@ def spelled(fact: Fact) -> str:
 
 
 def place(one: Instantiation) -> tuple[int, Fact, tuple[Fact, ...], tuple[str, ...]]:
-    """Sets have no order of their own, and sums of floats depend on theirs."""
+    """Return a sort key: sets have no order, and a sum of floats depends on the order."""
     return one.rule, one.head, one.body, one.parameters
 
 
 def refuse_cycle(program: Program, dim: int, state: State, when: str) -> None:
-    """An embedding needs those of its proofs' bodies first. A fact of dimension 0 needs nothing, and ends every way."""
+    """Raise an error if an embedding depends on itself through proofs. A fact of dimension 0 depends on nothing, so it ends any cycle."""
     proofs = [one for one in sorted(state.proofs, key=place) if dimension(program, dim, one.head) > 0]
     needs: dict[Fact, dict[Fact, Instantiation]] = {}
     for one in proofs:
@@ -178,7 +180,7 @@ def refuse_cycle(program: Program, dim: int, state: State, when: str) -> None:
     try:
         TopologicalSorter(needs).prepare()
     except CycleError as error:
-        # each fact, then one that it is deduced from; the first stands at the end again
+        # The cycle lists each fact, followed by one that it is deduced from; the first one is repeated at the end.
         cycle: list[Fact] = error.args[1][::-1]
         steps = [(head, fact, needs[head][fact].rule) for head, fact in pairwise(cycle)]
         raise ForetellError("\n".join(_cycle_lines(program, steps, when))) from None
@@ -199,9 +201,9 @@ def _cycle_lines(program: Program, steps: Sequence[tuple[Fact, Fact, int]], when
 
 
 class Opened(Protocol):
-    """A model with its parameters and the states of one sequence; before its first event there is bos, which is number 0.
+    """A model with its parameters and the states of one sequence; event number 0 is bos.
 
-    Between events there may be expiries: these are changes, too, and lead from state to state.
+    Expiries between events are listed among the events, because they also change the state.
     """
 
     @property
@@ -218,10 +220,10 @@ class Opened(Protocol):
 
 
 def scored(model: Opened, t_end: float, points: Sequence[Sequence[tuple[float, float]]]) -> Tensor:
-    """`Σ log λ_{e_i}(t_i) − ∫ Σ_e λ_e(t) dt`; the integral is a sum over (time, weight), and gap `g` has seen `g` events.
+    """Return `Σ log λ_{e_i}(t_i) − ∫ Σ_e λ_e(t) dt`. The integral is a sum over points (time, weight); gap `g` has seen `g` events.
 
-    Exogenous events are not scored, nor is a declared one that is not possible where it stands: who calls has decided
-    that it stays as history.
+    Exogenous events are not scored. Neither are events that are impossible when they happen, which the caller has decided to keep in
+    the history.
     """
     places = [place for place, event in enumerate(model.events) if event != EXPIRY]
     assert len(points) == len(places), f"{len(points)} gaps for {len(places) - 1} events"
@@ -241,7 +243,7 @@ def scored(model: Opened, t_end: float, points: Sequence[Sequence[tuple[float, f
 
 
 def last_event(model: Opened, state: int) -> float:
-    """When the last event before a state was, `bos` if there is none: an expiry is no event."""
+    """Return the time of the last event before a state, or of `bos` if there is none. An expiry is not an event."""
     return next(model.times[place] for place in reversed(range(state)) if model.events[place] != EXPIRY)
 
 

@@ -1,18 +1,18 @@
-"""S2-NDTT from its equations (docs/explanation/rivals.md): NDTT's program and deductions, with states of S2P2 in place of its cells.
+"""S2-NDTT from its equations (docs/explanation/rivals.md): NDTT's program and deductions, with the states of S2P2 instead of its cells.
 
-This module has the differences from `reference.ndtt`: the state of a fact, how it moves, and how it is read. The functions of
-`reference.ndtt` do the rest. Parameters besides those of deductions and intensities, for `L` layers of `P` complex states:
+This module has only the differences from `reference.ndtt`: the state of a fact, its transition and its output.
+Parameters besides those of deductions and intensities, for `L` layers of `P` complex states:
 
 | name                                       | shape                | what                                                  |
 |--------------------------------------------|----------------------|-------------------------------------------------------|
 | `add.NAME.G`                               | 3·L·P × (1 + body)   | layer by layer: real and imaginary part of the jump, step |
 | `add.NAME.beta`                            | scalar               | pool exponent of `<-` (>= 1)                          |
-| `state.FUNCTOR.LAYER.decay`, `.frequency`  | P                    | `Λ = −decay + i·frequency`, a unit of the model's time  |
-| `state.FUNCTOR.LAYER.B`                    | P × head × 2         | what is deduced enters the state                      |
-| `state.FUNCTOR.LAYER.C`                    | head × P × 2         | the state is read                                     |
-| `state.FUNCTOR.LAYER.step_bias`            | P                    | of steps                                              |
+| `state.FUNCTOR.LAYER.decay`, `.frequency`  | P                    | `Λ = −decay + i·frequency`, per unit of the model's time |
+| `state.FUNCTOR.LAYER.B`                    | P × head × 2         | input matrix, from the deduced part to the state      |
+| `state.FUNCTOR.LAYER.C`                    | head × P × 2         | output matrix of the state                            |
+| `state.FUNCTOR.LAYER.step_bias`            | P                    | bias of steps                                         |
 
-A complex number is a pair of reals in the last dimension. LAYER counts from 1.
+A complex number is a pair of reals in the last dimension. LAYER starts at 1.
 """
 
 from __future__ import annotations
@@ -54,22 +54,22 @@ class Settings(ndtt.Settings):
 class Held:
     """A fact's state right after its last addition."""
 
-    x: list[Tensor]  # of each layer, complex [P]
-    step: list[Tensor]  # Δ, of each layer [P]
+    x: list[Tensor]  # complex [P], per layer
+    step: list[Tensor]  # Δ, [P] per layer
     since: float  # s
 
 
 @dataclass(frozen=True)
 class StateModel(ndtt.CellModel):
     def with_cell(self, fact: Fact, deduced: Tensor, time: float, state: int) -> Tensor:
-        """The stream above the last layer."""
+        """Return the output of the last layer."""
         return self.drift(fact, self.cells[state][fact], deduced, time)[1]
 
     def drift(self, fact: Fact, held: Held, deduced: Tensor, time: float) -> tuple[list[Tensor], Tensor]:
-        """States at a time, and the stream above all layers: `u_0` is what is deduced then.
+        """Return the states at a time, and the output of the last layer; the input `u_0` is the deduced part at that time.
 
-        `x_ℓ(t) = g x_ℓ(s+) + (g − 1) B_ℓ u_{ℓ−1}(t)` with `g = exp(Λ_ℓ Δ_ℓ (t − s))`. Above a layer is
-        `u_ℓ = u_{ℓ−1} + GELU(2 Re(C_ℓ x_ℓ))`, and above the last one the same without GELU.
+        `x_ℓ(t) = g x_ℓ(s+) + (g − 1) B_ℓ u_{ℓ−1}(t)` with `g = exp(Λ_ℓ Δ_ℓ (t − s))`. The output of a layer is
+        `u_ℓ = u_{ℓ−1} + GELU(2 Re(C_ℓ x_ℓ))`, without GELU for the last layer.
         """
         layers = self.layers()
         stream, states = deduced, []
@@ -85,7 +85,7 @@ class StateModel(ndtt.CellModel):
         return states, stream
 
     def moved(self, fact: Fact, old: Held | None, by_r: Mapping[R, list[Instantiation]], index: int) -> Held:
-        """`x(s+) = x(s) + jump`, and a new step; jumps and steps are pooled within r and summed over r."""
+        """Return the state after an event: `x(s+) = x(s) + jump`, and a new step; both are pooled within r and summed over r."""
         time, total = self.times[index], torch.zeros((), dtype=torch.float64)
         for some in by_r.values():
             beta = self.parameters[f"add.{beta_name(self.program, some[0])}.beta"]

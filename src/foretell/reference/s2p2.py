@@ -1,8 +1,8 @@
 """S2P2 from its equations (Chang et al. 2025, as docs/explanation/rivals.md states them): named arrays in, intensities out.
 
-One function is one equation, by recursion over the history and the layers. The arrays are those of `named_arrays()`, in float64, so that
-gradients flow back to whatever they were made from. A complex number is a pair of reals in the last dimension. `w` and `τ` are in the
-data's own unit; decays and frequencies count time in units of `scale`.
+Each function is one equation, by recursion over the history and the layers. The arrays are those of `named_arrays()`, in float64;
+gradients flow back to the tensors that they were made from. A complex number is a pair of reals in the last dimension. `w` and `τ` are in
+the data's own unit; decays and frequencies are per `scale` of time.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from foretell.reference.calendar import SlowCalendar
 from foretell.reference.covariates import SlowCovariates, with_event, with_query
 from foretell.reference.events import History
 
-SMALL = 1e-5  # under the root of LayerNorm
+SMALL = 1e-5  # inside the square root of LayerNorm
 
 
 @dataclass(frozen=True)
@@ -27,36 +27,36 @@ class SlowS2P2:
     types: Sequence[str]
     layers: int  # L
     width: int  # H
-    scale: float  # the unit of time that decays count in
+    scale: float  # the unit of time of decays
     covariates: SlowCovariates | None = None
     calendar: SlowCalendar | None = None
     memo: dict[tuple[object, ...], Tensor] = field(default_factory=dict, repr=False, compare=False)
 
     def intensity(self, type: str, time: float, history: History) -> Tensor:
-        """`λ_k(t) = τ_k·softplus(w_k·[1; u_L(t)]/τ_k)`."""
+        """Return `λ_k(t) = τ_k·softplus(w_k·[1; u_L(t)]/τ_k)`."""
         w, tau = self.arrays[f"intensity.{type}.w"], self.arrays[f"intensity.{type}.tau"]
         known = with_query(self.stream(self.layers, time, history), self.covariates, time, self.calendar)
         score = w[0] + (w[1:] * known).sum()
         return tau * torch.log1p(torch.exp(score / tau))
 
     def event_embedding(self, sequence: History, index: int, layer: int) -> Tensor:
-        """Layer 0: the mark's vector. Above: the stream right after the event."""
+        """Return the mark's vector (layer 0), or the output of a layer right after the event."""
         if layer == 0:
             return with_event(
                 self.arrays[f"embed.{sequence[index].type}"], self.covariates, sequence[index], self.calendar
             )
         return self.stream_after(layer, sequence[: index + 1])
 
-    # The stream above each layer; layer 0 is nothing
+    # The output of each layer; that of layer 0 is zero
 
     def stream(self, layer: int, time: float, history: History) -> Tensor:
-        """`u(t)` above a layer, at a time after the history."""
+        """Return the output `u(t)` of a layer at a time after the history."""
         if layer == 0:
             return torch.zeros(self.width, dtype=torch.float64)
         return self.out(layer, self.state(layer, time, history), self.stream(layer - 1, time, history))
 
     def stream_after(self, layer: int, history: History) -> Tensor:
-        """`u(t_i+)`: right after the last event."""
+        """Return `u(t_i+)`, the output of a layer right after the last event."""
         if layer == 0:
             return torch.zeros(self.width, dtype=torch.float64)
         key = ("stream", layer, history)
@@ -66,7 +66,7 @@ class SlowS2P2:
         return self.memo[key]
 
     def out(self, layer: int, x: Tensor, u: Tensor) -> Tensor:
-        """`LayerNorm(GELU(2 Re(C x) + D u) + u)`; the first layer has no `D`."""
+        """Return `LayerNorm(GELU(2 Re(C x) + D u) + u)`; the first layer has no `D`."""
         y = 2.0 * (self.complex(f"layer.{layer}.C") @ x).real
         if layer > 1:
             y = y + self.arrays[f"layer.{layer}.D"] * u
@@ -78,7 +78,7 @@ class SlowS2P2:
     # The state of each layer
 
     def state(self, layer: int, time: float, history: History) -> Tensor:
-        """`x(t) = g x(t_i+) + (g − 1) B u(t)` with `g = exp(Λ Δ_i (t − t_i))`; the first layer has no `B`."""
+        """Return `x(t) = g x(t_i+) + (g − 1) B u(t)` with `g = exp(Λ Δ_i (t − t_i))`; the first layer has no `B`."""
         since = history[-1].time if history else 0.0
         rate = torch.complex(-self.arrays[f"layer.{layer}.decay"], self.arrays[f"layer.{layer}.frequency"])
         g = torch.exp(rate * self.step(layer, history) * ((time - since) / self.scale))
@@ -89,7 +89,7 @@ class SlowS2P2:
         return x
 
     def state_after(self, layer: int, history: History) -> Tensor:
-        """`x(t_i+) = x(t_i) + E a_{k_i}`; `x_0` before the first event."""
+        """Return `x(t_i+) = x(t_i) + E a_{k_i}`, or `x_0` before the first event."""
         if not history:
             return self.complex(f"layer.{layer}.start")
         key = ("state", layer, history)
@@ -100,7 +100,7 @@ class SlowS2P2:
         return self.memo[key]
 
     def step(self, layer: int, history: History) -> Tensor:
-        """`Δ_i = softplus(W u(t_i+) + b)`; `softplus(b)` in the first layer and before the first event."""
+        """Return `Δ_i = softplus(W u(t_i+) + b)`, or `softplus(b)` in the first layer and before the first event."""
         raw = self.arrays[f"layer.{layer}.step_bias"]
         if layer > 1 and history:
             raw = raw + self.arrays[f"layer.{layer}.step"] @ self.stream_after(layer - 1, history)

@@ -1,4 +1,4 @@
-"""SAHP from its equations: `λ_e(t) = τ log(1 + exp((μ + (η − μ) exp(−γ(t−s)))/τ))`, from the embedding of the last event, at time `s`."""
+"""SAHP from its equations: `λ_e(t) = τ log(1 + exp((μ + (η − μ) exp(−γ(t−s)))/τ))`, with the embedding of the last event, at time `s`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class SlowSAHP:
     types: Sequence[str]
 
     def intensity(self, type: str, time: float, history: History) -> Tensor:
-        """Before the first event `bos` at 0 is the last."""
+        """Return the intensity; before the first event, the last event is `bos` at time 0."""
         embedding = with_one(self.encoder.at_query(history))
         last = history[-1].time if history else 0.0
         mu, eta, gamma, tau, nu = (

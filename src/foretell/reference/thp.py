@@ -1,4 +1,4 @@
-"""THP from its equation: `λ_e(t) = τ log(1 + exp(w·[1; (t−s)/s; emb]/τ))`, from the embedding of the last event, at time `s`."""
+"""THP from its equation: `λ_e(t) = τ log(1 + exp(w·[1; (t−s)/s; emb]/τ))`, with the embedding of the last event, at time `s`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class SlowTHP:
     types: Sequence[str]
 
     def intensity(self, type: str, time: float, history: History) -> Tensor:
-        """Before the first event `bos` at 0 is the last; a last event's time counts as at least `m`."""
+        """Return the intensity; before the first event, the last event is `bos` at time 0. The divisor `s` is at least `m`."""
         embedding = self.encoder.at_query(history)
         last = history[-1].time if history else 0.0
         elapsed = (time - last) / max(last, self.encoder.m)

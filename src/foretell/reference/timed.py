@@ -1,6 +1,6 @@
-"""Timed noise: a Hawkes process and step functions in, intensities and integrals by plain loops out.
+"""Timed noise: a Hawkes process plus step functions, with intensities and integrals by plain loops.
 
-`λ_e(t)` is that of the Hawkes process, plus a step function of `t`, and one of the time since the last event of type `e`, if there is one.
+`λ_e(t)` is that of the Hawkes process, plus a step function of `t`, plus one of the time since the last event of type `e`, if there is one.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from foretell.reference.events import History
 from foretell.reference.hawkes import SlowHawkes
 
-Steps = Sequence[tuple[float, float]]  # from which elapsed time on, and the rate from there
+Steps = Sequence[tuple[float, float]]  # pairs of the elapsed time at which a step begins, and its rate
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class SlowTimed:
         return rate + height(self.since_own[type], time - own[-1]) if own else rate
 
     def integral(self, type: str, begin: float, end: float, history: History) -> float:
-        """The integral of one type's intensity from `begin` to `end`, while nothing happens after `history`, which is over by then."""
+        """Return the integral of a type's intensity from `begin` to `end`, after all events of `history` and before any other."""
         value = self.hawkes.mu[type] * (end - begin) + area(self.since_start[type], begin, end)
         for event in history:
             for alpha, beta in zip(self.hawkes.alpha[type, event.type], self.hawkes.beta, strict=True):
@@ -37,7 +37,7 @@ class SlowTimed:
 
 
 def height(steps: Steps, elapsed: float) -> float:
-    """The rate of the last step that has begun."""
+    """Return the rate of the last step that has begun."""
     rate = 0.0
     for edge, next_rate in steps:
         if edge <= elapsed:

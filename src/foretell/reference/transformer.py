@@ -1,7 +1,7 @@
 """A causal transformer encoder from its equations (Vaswani et al. 2017): named arrays in, embeddings of events out.
 
-One event at a time, by recursion over layers and loops over the history. A `bos` at time 0 is in front of every sequence. The arrays are
-those of `named_arrays()`, in float64, so that gradients flow back to whatever they were made from.
+It computes one event at a time, by recursion over layers and loops over the history. Every sequence starts with `bos` at time 0. The
+arrays are those of `named_arrays()`, in float64; gradients flow back to the tensors that they were made from.
 """
 
 from __future__ import annotations
@@ -30,30 +30,30 @@ class SlowEncoder:
     M: float
     layer_norm: bool
     feed_forward: bool
-    shifted: bool  # True: the encoding is of an event's place, shifted by its time (SAHP); False: of its time (THP)
+    shifted: bool  # True: encoding of an event's position, shifted by its time (SAHP); False: of its time (THP)
     covariates: SlowCovariates | None = None
     calendar: SlowCalendar | None = None
     memo: dict[tuple[object, ...], Tensor] = field(default_factory=dict, repr=False, compare=False)
 
     def embedding(self, sequence: History, place: int, layer: int) -> Tensor:
-        """The embedding of the event at `place`, counted from 1, or of `bos` at 0; it sees itself and what is before it."""
+        """Return the embedding of event number `place`, from 1, or of `bos`, 0; an event sees itself and the events before it."""
         key = ("embedding", sequence[:place], layer)
         if key not in self.memo:
             self.memo[key] = self.entering(sequence, place) if layer == 0 else self.layered(sequence, place, layer)
         return self.memo[key]
 
     def entering(self, sequence: History, place: int) -> Tensor:
-        """The type's vector plus the encoding of the time."""
+        """Return the type's vector plus the encoding of the time."""
         event = Event("bos", 0.0) if place == 0 else sequence[place - 1]
         vector = self.arrays["bos" if place == 0 else f"embed.{event.type}"]
         return with_event(vector, self.covariates, event, self.calendar) + self.encoding(event.time, place)
 
     def at_query(self, history: History) -> Tensor:
-        """The top embedding of the last event, from which intensities are computed."""
+        """Return the top embedding of the last event, from which intensities are computed."""
         return with_query(self.embedding(history, len(history), self.layers), self.covariates)
 
     def clocked(self, place: int, time: float, tau: Tensor) -> Tensor:
-        """The calendar's term of the score of the type at `place`, in units of `τ`."""
+        """Return the calendar's term in the score of the type with this number, in units of `τ`."""
         if self.calendar is None:
             return torch.zeros((), dtype=torch.float64)
         return tau * self.calendar.of_query(time)[place]
@@ -69,7 +69,7 @@ class SlowEncoder:
         return torch.tensor(components, dtype=torch.float64)
 
     def layered(self, sequence: History, place: int, layer: int) -> Tensor:
-        """The outputs of the heads, combined by `O`; then residual connection, LayerNorm and the feed-forward sublayer."""
+        """Combine the outputs of the heads by `O`; then apply the residual connection, LayerNorm and the feed-forward sublayer."""
         found = torch.cat([self.attended(head, sequence, place, layer) for head in range(1, self.heads + 1)])
         below = self.embedding(sequence, place, layer - 1)
         x = self.normed(below + self.arrays[f"attend.{layer}.O"] @ found, f"layer.{layer}.norms.0")
@@ -79,7 +79,7 @@ class SlowEncoder:
         return self.normed(x + self.linear(inside, f"layer.{layer}.contract"), f"layer.{layer}.norms.1")
 
     def attended(self, head: int, sequence: History, place: int, layer: int) -> Tensor:
-        """A softmax over places 0 … `place`."""
+        """Return softmax attention over the events 0 … `place`."""
         query = self.projected("Q", head, sequence, place, layer)
         numerator = torch.zeros(self.dim // self.heads, dtype=torch.float64)
         denominator = torch.zeros((), dtype=torch.float64)
@@ -113,5 +113,5 @@ def with_one(embedding: Tensor) -> Tensor:
 
 
 def scaled_softplus(x: Tensor, scale: Tensor) -> Tensor:
-    """`scale·log(1 + exp(x/scale))`, in a way that keeps small values exact: THP's scores before a first event lie far below 0."""
+    """Return `scale·log(1 + exp(x/scale))`, exactly also for small values: THP's scores before a first event are far below 0."""
     return scale * torch.log1p(torch.exp(x / scale))

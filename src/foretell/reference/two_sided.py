@@ -1,7 +1,7 @@
-"""The two-sided encoder and its masked objective as loops (paper, end of section 2): what `models/attention/two_sided.py` must agree with.
+"""The two-sided encoder and its masked objective as loops (paper, end of section 2): the slow twin of `models/attention/two_sided.py`.
 
-The equations are those of `SlowANHP`; only the history is another: a row sees whatever a table says, not just what is before it. A
-*kind* is the name of the vector a row starts from: `embed.TYPE`, `embed.mask` for a masked event, `question` for what sums up a sequence.
+The equations are those of `SlowANHP`, but the history differs: a matrix says which rows a row sees, before or after it. A *kind* is the
+name of a row's base vector: `embed.TYPE`, `embed.mask` for a masked event, `question` for the row that summarises a sequence.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ class Row(NamedTuple):
 
 @dataclass(frozen=True)
 class SlowTwoSided:
-    anhp: SlowANHP  # its arrays have the vectors of `UNTYPED` kinds, too
+    anhp: SlowANHP  # its arrays also have the vectors of the kinds `UNTYPED`
     rows: Sequence[Row]
     visible: Sequence[Sequence[bool]]  # True where the row sees the column
     memo: dict[tuple[object, ...], Tensor] = field(default_factory=dict, repr=False, compare=False)
 
     def embedding(self, place: int, layer: int) -> Tensor:
-        """Equation 1; place -1 is the event at time 0, where there is one."""
+        """Equation 1; place -1 is `bos`, the event at time 0, if there is one."""
         if layer == 0:
             return self.anhp.arrays[self.row(place).kind]
         key = ("embedding", place, layer)
@@ -46,7 +46,7 @@ class SlowTwoSided:
         return self.memo[key]
 
     def attended(self, head: Head, place: int, layer: int) -> Tensor:
-        """`Σ v α / (1 + Σ α)` over the rows that this one sees through the head."""
+        """Return `Σ v α / (1 + Σ α)` over the rows that this one sees through the head."""
         query = self.projected("Q", head, place, layer)
         numerator = torch.zeros(len(query), dtype=torch.float64)
         denominator = torch.ones((), dtype=torch.float64)
@@ -82,18 +82,18 @@ class SlowTwoSided:
         return [*first, *(other for other in range(len(self.rows)) if self.visible[place][other])]
 
     def heads_of(self, kind: str) -> list[Head]:
-        """A row without a type of its own looks through the heads of every type."""
+        """Return the heads of a kind. A row without a type uses the heads of every type."""
         if self.anhp.edges is None or kind not in UNTYPED:
             return self.anhp.heads_of(kind)
         return [head for type in self.anhp.types for head in self.anhp.heads_of(f"embed.{type}")]
 
 
 def all_others(count: int, removed: Sequence[bool]) -> list[list[bool]]:
-    """Every event sees all others but those that were removed."""
+    """Return the matrix in which every event sees all other events that were not removed."""
     return [[other != place and not removed[other] for other in range(count)] for place in range(count)]
 
 
 def log_probability(embedding: Tensor, weight: Tensor, level: Tensor, outcome: int) -> Tensor:
-    """`log softmax(weight·embedding + level)` of one outcome."""
+    """Return `log softmax(weight·embedding + level)` of one outcome."""
     scores = torch.stack([torch.dot(row, embedding) + one for row, one in zip(weight, level, strict=True)])
     return scores[outcome] - torch.log(torch.exp(scores).sum())

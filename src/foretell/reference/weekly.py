@@ -1,6 +1,6 @@
-"""The weekly Poisson process, by the clock on the wall: the hour of the week of every event, and how long each hour was watched.
+"""The weekly Poisson process in local time: the hour of the week of every event, and the time of observation per hour of the week.
 
-Its rates are counts over time, drawn towards a profile that all types share by `c` pseudo-events in every hour.
+Its rates are counts divided by time, shrunk towards a profile that all types share by `c` pseudo-events in every hour.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ HOURS = 7 * 24
 
 
 def hour_of_week(moment: datetime, zone: str) -> int:
-    """0 on Monday from 00:00 to 01:00."""
+    """Return the hour of the week: 0 on Monday from 00:00 to 01:00."""
     local = moment.astimezone(ZoneInfo(zone))
     return local.weekday() * 24 + local.hour
 
 
 def watched(begin: datetime, end: datetime, zone: str) -> list[float]:
-    """Seconds from `begin` to `end` in every hour of the week, minute by minute."""
+    """Return the seconds from `begin` to `end` in every hour of the week, minute by minute."""
     found = [0.0] * HOURS
     at = begin
     while at < end:
@@ -34,7 +34,7 @@ def watched(begin: datetime, end: datetime, zone: str) -> list[float]:
 def rates(
     counts: Mapping[str, Sequence[int]], seconds: Sequence[float], shared: float, own: float
 ) -> dict[str, list[float]]:
-    """Events per second of each type in each hour: `shared` pseudo-events smooth the profile of all types, `own` that of each."""
+    """Return events per second of each type in each hour; `shared` pseudo-events smooth the common profile, `own` that of each type."""
     whole = sum(seconds)
     every = sum(sum(one) for one in counts.values()) + 0.5 * len(counts)
     profile = []
@@ -58,7 +58,7 @@ def log_likelihood(
     zone: str,
     per_second: Mapping[str, Sequence[float]],
 ) -> float:
-    """`Σ log λ − ∫ λ` over one sequence, with rates per second."""
+    """Return `Σ log λ − ∫ λ` of one sequence, with rates per second."""
     logs = sum(math.log(per_second[name][hour_of_week(at, zone)]) for name, at in events)
     seconds = watched(begin, end, zone)
     return logs - sum(sum(one[hour] for one in per_second.values()) * seconds[hour] for hour in range(HOURS))
