@@ -1,9 +1,9 @@
-"""Plans made by a thread while steps are computed, beside steps that make their own: seconds of an epoch, in turns.
+"""Compares epochs whose plans a thread makes in advance with epochs whose steps make their own plans: seconds, measured in turns.
 
     python benchmarks/ahead.py --out benchmarks/results/ahead.json
 
-An A-NDTT learns from short sequences that are put together anew in every epoch, so that every step needs a new plan. The step uses one
-thread. On a CPU with a second core that is idle this stands for a device that computes while the host plans.
+An A-NDTT is trained on short sequences that form new batches in every epoch, so that every step needs a new plan. A step uses one thread.
+On a CPU with an idle second core, this corresponds to a device that computes while the host plans.
 """
 
 from __future__ import annotations

@@ -2,12 +2,12 @@
 
     python benchmarks/andtt.py [--device cuda] [--threads 2] [--preset default] [--out FILE]
 
-Forward, backward and Adam with fresh integration times in every step; replaying the game is not in it, and building the plan stands
-beside it. Medians of 10 steps after 3. `redraw` is what fresh times cost: drawing them, and putting them where the plan wants them.
-On a CPU each case has a process of its own, and memory is the most that it ever held, with Python, torch and the data. On a GPU each
+A step is forward, backward and Adam, with new integration times in every step. Replaying the game is not included; building the plan is
+listed separately. Results are medians of 10 steps after 3 warm-up steps. `redraw` is the time to draw new times and to put them into the
+plan. On a CPU each case has its own process, and memory is the peak of that process, including Python, torch and the data. On a GPU each
 case is measured step by step (eager) and as a captured graph, and memory is the allocator's. `OMP_WAIT_POLICY=passive` is set, as the
-command line sets it: on a busy machine waiting threads that spin cost more than they bring. `--preset default` is A-NDTT as it is by
-default, with the mixture over time scales; the paper's equations (`plain`) are measured otherwise.
+command line does: on a busy machine, threads that spin while they wait slow it down. `--preset default` measures the default A-NDTT, with
+the mixture over time scales; without it, the paper's equations (`plain`) are measured.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""A training step of A-NHP as it is by default beside the paper's form (`preset = "plain"`) and S2P2, in turns.
+"""Compares a training step of the default A-NHP, of the paper's form (`preset = "plain"`) and of S2P2, measured in turns.
 
     python benchmarks/anhp_forms.py --device cpu --dim 32 --points 1 --batch 64
 
-Made-up sequences of 72 events of 22 types; medians of nine rounds, one line of JSON. On CUDA a step is making a batch on the host and
-replaying a captured graph; `graph_ms` is the replay alone. Raw numbers: results/*-anhp-forms-*.jsonl.
+The data are random sequences of 72 events of 22 types. The output is one line of JSON with medians of nine rounds. On CUDA a step makes a
+batch on the host and replays a captured graph; `graph_ms` is the time of the replay alone. Raw numbers: results/*-anhp-forms-*.jsonl.
 """
 
 from __future__ import annotations

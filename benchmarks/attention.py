@@ -1,11 +1,11 @@
-"""The two attentions, forward and backward, where both can do the work: a prefix of events for every query, as A-NHP looks back.
+"""Compares the two attentions, forward and backward, on a task for both: every query attends to a prefix of the events, as in A-NHP.
 
     python benchmarks/attention.py [--device cuda]
 
-`prefix` (nn/attention) is what A-NHP uses: all queries of a sequence see a prefix of its events, so that nothing is gathered. `range`
-(nn/range_attention) is what A-NDTT uses: any query may see any range of one table of keys. Medians of 10 after 3; two queries per gap, 72
-components of keys, 32 of values. On a GPU A-NHP looks back by ranges where that is faster and its fused kernels do not take the whole
-step; the last lines are eager steps of training (LayerNorm, dim 32, 2 layers), by prefixes alone and as A-NHP chooses.
+`prefix` (nn/attention) is used by A-NHP: each query of a sequence sees a prefix of its events, so that nothing is gathered. `range`
+(nn/range_attention) is used by A-NDTT: a query may see any range of one table of keys. Results are medians of 10 after 3 warm-ups, with two
+queries per gap, 72 components of keys and 32 of values. On a GPU, A-NHP uses ranges if they are faster and its fused kernels do not compute
+the whole step. The last lines are eager training steps (LayerNorm, dim 32, 2 layers), with prefixes only and with A-NHP's choice.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def main() -> int:
 
 @contextmanager
 def by_prefixes() -> Iterator[None]:
-    """Inside, attention to prefixes does without ranges on a GPU too."""
+    """Context in which attention to prefixes does not use ranges, even on a GPU."""
     kept = attention._ranges_win
     attention._ranges_win = lambda *_: False
     try:

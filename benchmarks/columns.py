@@ -1,11 +1,11 @@
-"""What columns cost: a training step with ten columns of numbers beside one without, and what a million events with them hold.
+"""The cost of covariates: a training step with ten columns of numbers compared with one without, and the memory of a million events.
 
     python benchmarks/columns.py                # steps of every neural model, and memory
     python benchmarks/columns.py --rounds 40 --out FILE
 
-Both sides of a step take turns in one process with one thread, on the same events; a twentieth of the values is missing. The ratio is the
-median over rounds, in processor time, since the machine may be busy. Memory is what Python and numpy hold (tracemalloc), and with the
-tables that a model reads batches from.
+Steps with and without columns take turns in one process with one thread, on the same events; a twentieth of the values is missing. The
+ratio is the median over rounds, in processor time, since the machine may be busy. Memory is that of Python and numpy objects (tracemalloc),
+without and with the tables from which a model reads batches.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ RESULTS = Path(__file__).parent / "results" / f"columns-{date.today()}.jsonl"
 
 
 def made(sequences: int, events: int, columns: list[str]) -> ft.EventData:
-    """Random sequences as a frame of pandas gives them."""
+    """Return random sequences that are read from a pandas frame."""
     rng = np.random.default_rng(0)
     rows = sequences * events
     times = np.cumsum(rng.exponential(1.0, (sequences, events)), axis=1).ravel()
@@ -58,7 +58,7 @@ def made(sequences: int, events: int, columns: list[str]) -> ft.EventData:
 
 
 def steps(rounds: int) -> list[dict[str, Any]]:
-    """A row for each model and dimension."""
+    """Return a row per model and dimension."""
     both = made(SEQUENCES, EVENTS, []), made(SEQUENCES, EVENTS, COLUMNS)
     rows = []
     for kind in KINDS:
@@ -92,7 +92,7 @@ def steps(rounds: int) -> list[dict[str, Any]]:
 
 
 def memory() -> dict[str, Any]:
-    """Bytes per event of a million events in ten thousand sequences."""
+    """Return the bytes per event of a million events in ten thousand sequences."""
     made(10, 10, COLUMNS)  # imports
     gc.collect()
     tracemalloc.start()

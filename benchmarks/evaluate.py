@@ -1,11 +1,11 @@
-"""How long evaluating a whole split takes: log-likelihood and next type in one pass, next times by quadrature in another.
+"""The time to evaluate a whole split: log-likelihood and next type in one pass, next times by quadrature in another.
 
     python benchmarks/evaluate.py RUN                          # the test split of a run, on the CPU
     python benchmarks/evaluate.py RUN --data DATA --device cuda
     python benchmarks/evaluate.py --data DATA                  # an A-NHP with fresh parameters (dim 64, 2 layers)
 
-Out: one JSON object, with seconds of wall and processor time for each pass, nodes per event (how often the intensity was looked at), and
-what the predicted times may be off by. `--sequences N` looks at every so many-th sequence only, and says so.
+Out: one JSON object with wall and processor seconds of each pass, nodes per event (the number of evaluations of the intensity), and the
+estimated error of the predicted times. `--sequences N` evaluates an evenly spaced subset of sequences, and the output says so.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def measured(model: IntensityModel, data: EventData) -> dict[str, object]:
     few = data.select(range(min(8, len(data))))
     counted = Counted(model)
     with model.evaluating():
-        predict_next_times(model, few), score_events(model, few)  # so that kernels are built and memory is there
+        predict_next_times(model, few), score_events(model, few)  # builds kernels and allocates memory
         scores, likelihood = timed(model, lambda: score_events(model, data))
         counted.count = 0
         times, next_times = timed(model, lambda: predict_next_times(model, data))
@@ -97,7 +97,7 @@ def measured(model: IntensityModel, data: EventData) -> dict[str, object]:
 
 
 class Counted:
-    """How many queries a model was asked for the intensities of all types."""
+    """Counts the queries at which a model computes the intensities of all types."""
 
     def __init__(self, model: IntensityModel) -> None:
         self.count = 0
@@ -111,7 +111,7 @@ class Counted:
 
 
 def before(data: EventData) -> np.ndarray:
-    """The time of the event before each, 0 before the first."""
+    """Return the time of the event before each event, and 0 for the first."""
     return np.concatenate([np.concatenate([[0.0], one.times[:-1]]) for one in data if len(one)])
 
 

@@ -1,7 +1,7 @@
-"""How long a data frame takes to read: `python benchmarks/frames.py [--rows 1000000] [--rounds 5] [--out results/NAME.jsonl]`.
+"""The time to read a data frame: `python benchmarks/frames.py [--rows 1000000] [--rounds 5] [--out results/NAME.jsonl]`.
 
-Made-up orders, rows sorted by time, so that those of a customer are scattered. Kinds of frames and of times take turns. Beside each stands
-the floor of any reader: sorting the rows of the same frame by customer and time in pandas.
+The data are random orders, sorted by time, so that the rows of a customer are scattered. Kinds of frames and of times take turns. For
+comparison, each result has the least that any reader must do: sorting the same frame by customer and time in pandas.
 """
 
 from __future__ import annotations

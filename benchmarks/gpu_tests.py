@@ -1,12 +1,12 @@
-"""Run the tests that need a CUDA device, and keep a record: date, machine, commit, counts.
+"""Run the tests that need a CUDA device, and record date, machine, commit and counts.
 
     make test-gpu                                            # here
     python benchmarks/gpu_tests.py --commit 1a2b3c4          # a machine that has the tree without its git folder
     python benchmarks/gpu_tests.py --add record.json         # a record that was made on another machine
 
-A record is one line of `results/gpu-tests.jsonl`; `gpu-tests.md` shows the last ones. Only files that have such tests are collected, so
-that pytest, torch, numpy, safetensors, lark and tomli-w are enough; `--carry FOLDER` copies what of these is pure Python into a folder
-for a machine without a network, to be named in PYTHONPATH there.
+A record is one line of `results/gpu-tests.jsonl`; `gpu-tests.md` shows the last records. Only files with such tests are collected, so
+pytest, torch, numpy, safetensors, lark and tomli-w are enough. `--carry FOLDER` copies the pure Python packages among these into a folder,
+which a machine without a network can put on its PYTHONPATH.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ SHOWN = 10
 
 
 class Counts:
-    """A pytest plugin: how every test ended."""
+    """A pytest plugin that counts the outcomes of tests."""
 
     def __init__(self) -> None:
         self.ends: dict[str, str] = {}

@@ -1,4 +1,4 @@
-"""Two contestants' scripts in turns, ours and a rival's: in come their names and the cases, out goes a table with a line per case."""
+"""Runs two scripts in turns, ours and a rival's: takes their names and the cases, and prints a table with a line per case."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ HERE = Path(__file__).parent
 def compare(
     description: str | None, ours: str, rival: str, cases: Sequence[str], repeats: int = 15, models: Sequence[str] = ()
 ) -> int:
-    """Two scripts of this folder; with `models`, each of them in turn is what both scripts find in `MODEL`."""
+    """Compare two scripts of this folder; with `models`, both scripts run for each of them, with its name in the variable `MODEL`."""
     args = _parser(description, repeats, models).parse_args()
     sides = [(ours, sys.executable, None)]
     if args.rival_python or args.rival_path:
@@ -83,7 +83,7 @@ def measured(
 
 
 def line(found: dict[str, list[dict[str, Any]]]) -> str:
-    """One row of the table: medians of our script, of the rival's if it ran, and their ratios."""
+    """Return one row of the table: medians of our script and, if it ran, of the rival's, and their ratios."""
     text, medians = [], []
     for side, (script, measurements) in zip(("ours", "rival"), found.items(), strict=False):
         fine = [one for one in measurements if "error" not in one]

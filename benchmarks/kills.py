@@ -3,13 +3,13 @@
     python benchmarks/kills.py --of processes --folder /tmp/kills --out benchmarks/results/kills.json
     python benchmarks/kills.py --of ray --data ../shared/data/stackoverflow --folder /tmp/kills --out benchmarks/results/kills.json
 
-The training is `foretell train --processes 2` of packed data, with a checkpoint every second and a half. Each time one of the launcher
-and its two processes is killed, by chance (a quarter before the first steps, perhaps), and the run is resumed. `lost_seconds` is the time
-since the last checkpoint, or since the start where there was none yet. In the end parameters and metrics are compared, all bits, with
-those of a run that nobody killed.
+The training is `foretell train --processes 2` on packed data, with a checkpoint every second and a half. Each time, the launcher or one of
+its two processes, chosen at random, is killed (about a quarter of them before the first steps), and the run is resumed. `lost_seconds` is
+the time since the last checkpoint, or since the start if there was none. At the end, parameters and metrics are compared bit by bit with
+those of an uninterrupted run.
 
-The evaluation is `foretell evaluate RUN --on ray:2`. A worker that is at a shard, or the command, is killed. Shards that were there must
-not be done again, and the scores must be those of one process, all digits. Kills may be made in parts: the next call goes on.
+The evaluation is `foretell evaluate RUN --on ray:2`. A worker that computes a shard, or the command itself, is killed. Finished shards must
+not be computed again, and all digits of the scores must be those of one process. The kills can be made in several calls: each continues.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def children(process: int) -> list[int]:
 
 
 def below(process: int) -> list[int]:
-    """All descendants."""
+    """Return all descendants of a process."""
     found = children(process)
     return found + [one for child in found for one in below(child)]
 
@@ -74,7 +74,7 @@ def gone(processes: list[int]) -> bool:
 
 
 def until_gone(processes: list[int]) -> float:
-    """Seconds until all have ended; an error where they go on."""
+    """Wait until all processes have ended and return the seconds; raise if they do not end."""
     began = time.monotonic()
     while not gone(processes):
         if time.monotonic() - began > 60.0:
@@ -84,7 +84,7 @@ def until_gone(processes: list[int]) -> float:
 
 
 def count(found: list[dict[str, Any]]) -> int:
-    """How many were really killed, and not done before."""
+    """Return how many runs were killed before they were done."""
     return sum("killed" in one for one in found)
 
 
@@ -92,7 +92,7 @@ def count(found: list[dict[str, Any]]) -> int:
 
 
 def checkpoint_step(run: Path) -> int:
-    """Steps up to the checkpoint; 0: there is none."""
+    """Return the number of steps up to the checkpoint; 0 if there is none."""
     from foretell.train.checkpoint import load_checkpoint
 
     path = run / "checkpoint.safetensors"
@@ -116,7 +116,7 @@ def metrics(run: Path) -> list[list[float]]:
 
 
 def kill_training(data: Path, run: Path, draw: random.Random, length: float) -> dict[str, Any]:
-    """Go on with the run, and kill a process of it after a while."""
+    """Resume the run, and kill one of its processes after a while."""
     resumes = (run / "checkpoint.safetensors").exists()
     if not resumes:
         shutil.rmtree(run, ignore_errors=True)
@@ -150,7 +150,7 @@ def kill_training(data: Path, run: Path, draw: random.Random, length: float) -> 
         since = killed_at - path.stat().st_mtime
         found["lost_seconds"] = round(
             max(0.0, min(since, found["after_seconds"])), 2
-        )  # 0: those that were left wrote one
+        )  # 0: the remaining processes wrote a checkpoint
     if found["step"] < before:
         raise SystemExit(f"work from before was lost: {found}")
     return found
@@ -172,7 +172,7 @@ def two_processes(folder: Path, kills: int, found: dict[str, Any], save: Any) ->
     draw, so_far = random.Random(f"processes {len(found['kills'])}"), count(found["kills"])
     while count(found["kills"]) < so_far + kills:
         found["kills"].append(kill_training(data, run, draw, 0.4 * length))
-        if found["kills"][-1]["exit"] == 0:  # done before it was killed: from the start
+        if found["kills"][-1]["exit"] == 0:  # finished before it was killed: start again
             found["kills"][-1] |= {"same numbers": ended_alike(run, whole)}
             shutil.rmtree(run)
         sys.stdout.write(f"{found['kills'][-1]}\n")

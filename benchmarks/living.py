@@ -1,7 +1,7 @@
-"""What an event costs while many additions live: `python benchmarks/living.py [--out FILE]`.
+"""The cost of an event while many additions are alive: `python benchmarks/living.py [--out FILE]`.
 
-Every event adds a fact that no event named before, for as long as `living` events take, so that from the `living`-th on one ends with each
-event. CPU time of this process; a replay of `living` events is subtracted from one that is `EVENTS` longer.
+Every event adds a new fact, which lives for the duration of `living` events; so after the first `living` events, one addition expires per
+event. The cost is the CPU time of this process: the time of replaying `living` events is subtracted from that of `EVENTS` more.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""How long a log takes to load, and what it holds per event: `python benchmarks/load.py FOLDER… [--rounds 5] [--out results/NAME.jsonl]`.
+"""Time to load a log, and its memory per event: `python benchmarks/load.py FOLDER… [--rounds 5] [--out results/NAME.jsonl]`.
 
-Each measurement is a process of its own, on one core. Beside it stands the floor of any reader with expat: the same bytes, unpacked and
-parsed with callbacks that do nothing.
+Each measurement is a separate process on one core. For comparison, each result has the least that any reader with expat must do: unpack
+the same bytes and parse them with callbacks that do nothing.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def main() -> None:
     lines = []
     for folder in options.folders:
         ours, floors = [], []
-        for _ in range(options.rounds):  # in turns, so that a busy moment is everybody's
+        for _ in range(options.rounds):  # in turns, so that load affects all equally
             ours.append(measure(ONE, folder))
             floors.append(measure(FLOOR, folder))
         found = {
@@ -83,7 +83,7 @@ def main() -> None:
 
 
 def measure(code: str, folder: Path) -> dict[str, float]:
-    """One process, bound to one core where the system can do that."""
+    """Measure in one process, bound to one core if the system supports that."""
     core = {min(os.sched_getaffinity(0))} if hasattr(os, "sched_setaffinity") else None
     bound = f"import os; os.sched_setaffinity(0, {core})\n" if core else ""
     made = subprocess.run(

@@ -1,7 +1,7 @@
-"""How long tables of events take to load, and what they hold in memory: `python benchmarks/loading.py [--rows 1000000]`.
+"""Time to load tables of events, and their memory: `python benchmarks/loading.py [--rows 1000000]`.
 
-One core. Every file has the same events; times are ISO 8601 text but for `numbers`. Beside them `read_csv` of pandas with its dates
-parsed, where pandas is installed, which makes no sequences of the rows. Medians of five loads, the file in the page cache.
+Every file has the same events; times are ISO 8601 text, except in `numbers`. Results are medians of five loads on one core, with the file
+in the page cache. If pandas is installed, its `read_csv` with parsed dates is measured for comparison; it does not build sequences.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ RESULTS = Path(__file__).parent / "results" / f"loading-{date.today()}.json"
 
 
 def make(folder: Path, rows: int) -> dict[str, Path]:
-    """Orders of customers over a year: 20 types, rows of all customers mixed in the order of time."""
+    """Make orders of customers over a year: 20 types, with the rows of all customers sorted by time."""
     rng = np.random.default_rng(0)
     times = np.datetime64("2023-01-01", "ms") + np.sort(rng.integers(0, 365 * 86400 * 1000, rows))
     customers, kinds = rng.integers(0, rows // 50, rows), rng.integers(0, 20, rows)
@@ -56,7 +56,7 @@ def make(folder: Path, rows: int) -> dict[str, Path]:
 
 
 def seconds_of(load: Callable[[], object]) -> dict[str, float]:
-    """The median of the wall clock and of this process's own time."""
+    """Return the medians of wall time and of this process's CPU time."""
     walls, own = [], []
     for _ in range(ROUNDS):
         began, used = time.perf_counter(), time.process_time()

@@ -1,10 +1,10 @@
-"""One sequence of a million events: training, evaluation and sampling, with their time and their memory.
+"""Time and memory of training, evaluation and sampling on one sequence of a million events.
 
     python benchmarks/long_sequence.py --folder /tmp/long --out benchmarks/results/long-sequence.json
 
-A Poisson process with 20 types is drawn, and split in time: 80 % train, 10 % dev, 10 % test. Each model trains for an epoch, scores all
-events of the sequence, predicts the next times of the test part where that is asked for, and goes on for 10,000 events. Each command is a
-process of its own, with one thread: CPU seconds, wall seconds, and the largest memory.
+The sequence is drawn from a Poisson process with 20 types, and split in time: 80 % train, 10 % dev, 10 % test. Each model trains for an
+epoch, scores all events of the sequence, optionally predicts the next times of the test part, and samples 10,000 further events. Each
+command runs in its own process with one thread; results are CPU seconds, wall seconds and peak memory.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ class Batch:
 
 
 def draw(sequences: int, events: int, types: int, seed: int) -> Batch:
-    """Independent Poisson-like sequences: the cost of a training step does not depend on the content."""
+    """Draw independent Poisson-like sequences: the cost of a training step does not depend on the events."""
     rng = np.random.default_rng(seed)
     times = np.cumsum(rng.exponential(MEAN_GAP, (sequences, events)), axis=1)
     weights = 1.0 / np.arange(1, types + 1)
@@ -42,7 +42,7 @@ def draw(sequences: int, events: int, types: int, seed: int) -> Batch:
 
 
 def cut(path: Path, sequences: int, events: int, types: int, seed: int) -> Batch:
-    """At most `sequences` real sequences, each cut to its first `events` events."""
+    """Return at most `sequences` real sequences, each cut to its first `events` events."""
     times: list[list[float]] = []
     kinds: list[list[int]] = []
     opener = gzip.open if path.suffix == ".gz" else open

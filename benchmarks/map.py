@@ -1,10 +1,10 @@
-"""How much of the library a reader meets on one path through it: the files that a command enters, and the hops between them.
+"""Measures how much of the library a reader meets on the path of a command: the files that it enters, and the hops between them.
 
-Five small commands are run in this process, as a user would type them, under Python's profiler. A file counts where a function of it is
-called, be it a method, a lambda, a comprehension or a generator; importing it is no call. A hop is a pair of two different files, the one
-that a call is in and the one that is called; what other libraries have in between (`nn.Module.__call__`, typer) is looked through.
-A call is a pair of a file and a function of another file that it calls: how many names from elsewhere a reader has to look up.
-Everything is imported beforehand, and every command has a process and a cache of its own, so that none finds what another has left.
+Five small commands are run under Python's profiler. A file counts if one of its functions is called (also a method, lambda, comprehension
+or generator); importing it does not count. A hop is a pair of two different files: the caller's and that of the called function. Frames of
+other libraries in between (`nn.Module.__call__`, typer) are skipped. A call is a pair of a file and a function of another file that it
+calls; their number is that of names from other files that a reader has to look up. Everything is imported beforehand, and every command has
+its own process and cache, so that no command finds results of another one.
 
     python benchmarks/map.py [--json PATH] [--list JOB]
 """
@@ -54,7 +54,7 @@ EVENTS_OF_A_GAME = 30
 
 @dataclass(frozen=True)
 class Reading:
-    """What one job entered: files, and pairs of files, as names inside the library's folder."""
+    """The files that one job entered, and pairs of files, as names relative to the library's folder."""
 
     files: list[str]
     hops: list[tuple[str, str]]
@@ -62,7 +62,7 @@ class Reading:
 
 
 class Counter:
-    """A profiler that keeps the files of the library that are entered, and from which."""
+    """A profiler that records which files of the library are entered, and from which files."""
 
     def __init__(self, library: Path) -> None:
         self.library = f"{library}{os.sep}"
@@ -84,7 +84,7 @@ class Counter:
             self.calls.add((caller, frame.f_code))
 
     def _caller(self, frame: FrameType) -> str:
-        """The nearest file of the library up the stack."""
+        """Return the nearest file of the library up the stack."""
         above = frame.f_back
         while above is not None:
             found = self._file(above.f_code)
@@ -94,7 +94,7 @@ class Counter:
         return ""
 
     def _file(self, code: CodeType) -> str:
-        """The name inside the library; empty for other code, and for the bodies of modules and classes."""
+        """Return the file's name in the library; empty for other code, and for the bodies of modules and classes."""
         found = self.of_code.get(code)
         if found is None:
             inside = code.co_filename.startswith(self.library) and code.co_flags & inspect.CO_OPTIMIZED
@@ -146,7 +146,7 @@ def run_command(typed: list[str]) -> None:
 
 
 def import_everything() -> None:
-    """So that what is called on import, such as decorators, is not counted; what a machine cannot import it does not run."""
+    """Import all modules, so that calls during imports, such as decorators, do not count; modules that fail to import are skipped."""
     import foretell
 
     for module in pkgutil.walk_packages(foretell.__path__, "foretell."):
@@ -156,7 +156,7 @@ def import_everything() -> None:
 
 
 def write_data(place: Path) -> None:
-    """A long table of a few short sequences, and the beginning of a game."""
+    """Write a long table of a few short sequences, and the beginning of a game."""
     draw = random.Random(0)
     lines = ["sequence,time,event,t_end"]
     for number in range(12):

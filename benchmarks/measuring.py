@@ -1,10 +1,10 @@
-"""How a training step is measured: the same clock, the same memory counters and the same data for every contestant.
+"""Measures training steps: with the same clock, the same memory counters and the same data for every contestant.
 
-A contestant is a script that hands `main` a function which builds its model and batch for a case and gives back a step. Out: one JSON
-line per case on stdout: milliseconds of each step (forward + backward + update), the peak memory above what was in use just before the
+A contestant is a script that passes `main` a function, which builds its model and batch for a case and returns a step. Out: one JSON
+line per case on stdout, with the milliseconds of each step (forward + backward + update), the peak memory above that just before the
 first step, and the first and last loss in nats per event.
 
-On the CPU every case has a process of its own, because resident memory only ever shows a process's peak; the parent loads neither
+On the CPU every case has its own process, because only the peak of a process's resident memory can be read. The parent loads neither
 torch nor numpy, because on Linux a child's `ru_maxrss` starts from its parent's memory. On a GPU the allocator's counters are reset
 between cases, so one process is enough.
 """
@@ -27,13 +27,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-MARK = "measured-case"  # starts the line that a child writes, among whatever else its imports may print
+MARK = "measured-case"  # the start of a child's result line, since its imports may print other lines
 LEARNING_RATE = 1e-3
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """What one measurement trains on: `batch` sequences of `events`, `points` integration points per gap."""
+    """The data of one measurement: `batch` sequences of `events` events, with `points` integration points per gap."""
 
     batch: int
     points: int
@@ -45,7 +45,7 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """How it is measured."""
+    """The options of a measurement."""
 
     data: str
     device: str
@@ -57,7 +57,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """Bytes above the baseline, by the counters that the device has (`None`: this device lacks it)."""
+    """Bytes above the baseline, by each counter of the device (`None`: the device lacks this counter)."""
 
     peak: int
     baseline: int
@@ -67,7 +67,7 @@ class Memory:
 
 
 def status_bytes(field: str) -> int:
-    """One size of this process, such as `VmRSS` or `VmHWM`, in bytes."""
+    """Return one memory size of this process, such as `VmRSS` or `VmHWM`, in bytes."""
     for line in Path("/proc/self/status").read_text(encoding="ascii").splitlines():
         if line.startswith(field + ":"):
             return int(line.split()[1]) * 1024
@@ -75,7 +75,7 @@ def status_bytes(field: str) -> int:
 
 
 def reset_high_water() -> bool:
-    """Make `VmHWM` start again from the present size; False where the kernel does not allow it."""
+    """Reset `VmHWM` to the present size; return False if the kernel does not allow it."""
     try:
         Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
     except OSError:
@@ -85,7 +85,7 @@ def reset_high_water() -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Contestant:
-    """One step trains and gives its loss in nats per event, as a tensor."""
+    """A contestant: a step trains once and returns the loss in nats per event, as a tensor."""
 
     name: str
     step: Callable[[], Any]
@@ -96,7 +96,7 @@ Build = Callable[[Case, Run], Contestant]
 
 
 def read_batch(case: Case, path: str) -> tuple[Any, Any]:
-    """Times and types of the first `batch` sequences, repeated from the start where there are fewer."""
+    """Return times and types of the first `batch` sequences; if there are fewer, they are repeated."""
     import numpy as np
 
     with np.load(path, allow_pickle=False) as file:
@@ -205,7 +205,7 @@ def cpu_name() -> str:
 
 
 def measure_apart(case: Case, run: Run) -> dict[str, Any]:
-    """The same in a fresh process, for memory that no earlier case has touched."""
+    """Measure a case in a new process, whose memory no earlier case has used."""
     order = json.dumps({"case": asdict(case), "run": asdict(run)})
     child = subprocess.run(
         [sys.executable, sys.argv[0], "--apart", order], stdout=subprocess.PIPE, text=True, check=False
@@ -239,7 +239,7 @@ def pair(text: str) -> tuple[int, int]:
 
 
 def main(build: Build, description: str, **defaults: int) -> int:
-    """Measure what the command line asks for; `defaults` are sizes that a contestant has instead of the usual ones."""
+    """Measure the cases of the command line; `defaults` replaces the default sizes for a contestant."""
     parser = argparse.ArgumentParser(description=description + "; one JSON line per case.")
     parser.add_argument("--data", metavar="FILE.npz", help="sequences, as make_batch.py writes them")
     parser.add_argument("--batch", type=int, default=16)

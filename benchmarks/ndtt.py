@@ -2,9 +2,9 @@
 
     python benchmarks/ndtt.py [--device cuda] [--threads 1] [--events 400,950,game,games] [--out FILE]
 
-Forward, backward and Adam with fresh integration times in every step; replaying the games is not in it. Medians of 5 steps after 1.
-`first` is that one, with the waves and the plan built in it. One event moves cells after another, in as many waves as there are events in
-a game: steps are small, and one thread does as well as many. `CPU time` is what counts on a busy machine.
+A step is forward, backward and Adam, with new integration times in every step. Replaying the games is not included. Results are medians of
+5 steps after the first one; `first` is that first step, which also builds the waves and the plan. Events move cells one after another, in
+as many waves as a game has events. So operations are small, and one thread is as fast as many. On a busy machine, use `CPU time`.
 """
 
 from __future__ import annotations

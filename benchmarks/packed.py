@@ -1,11 +1,11 @@
-"""Packing, opening and training on data larger than memory: time, memory and disk, beside the same data in memory.
+"""Time, memory and disk space of packing, opening and training on data larger than memory, compared with the same data in memory.
 
     python benchmarks/packed.py --sequences 100000 --folder /tmp/packed-bench --out benchmarks/results/packed.json
 
-Sequences of a Poisson process with 20 types and 100 events on average are drawn into a packed folder, written as one CSV whose rows are
-mixed, and packed from there. `train` takes steps from all of it, `draw` trains on a hundredth for an epoch and evaluates a hundredth of the
-test split. Each step runs in a process of its own: CPU seconds, wall seconds, the largest memory that is not mapped from
-files (RssAnon, looked at every 50 ms), and the largest resident memory, with what is mapped.
+Sequences of a Poisson process with 20 types and 100 events on average are drawn into a packed folder, written to one CSV with mixed rows,
+and packed from that file. `train` takes training steps from all data; `draw` trains on a hundredth for an epoch and evaluates a hundredth
+of the test split. Each stage runs in its own process. Results are CPU seconds, wall seconds, the peak of memory that is not mapped from
+files (RssAnon, sampled every 50 ms), and the peak of resident memory, including mapped files.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ T_END = 5.0
 
 
 def measured(command: list[str], watched: Path) -> dict[str, Any]:
-    """A command's CPU and wall seconds, memory, and the most disk that a folder held meanwhile."""
+    """Return a command's CPU and wall seconds, its memory, and the largest size of a folder on disk meanwhile."""
     began, used = time.monotonic(), resource.getrusage(resource.RUSAGE_CHILDREN)
     found = {"anonymous_mib": 0, "resident_mib": 0, "disk_mib": 0}
     child = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
@@ -78,7 +78,7 @@ def size_of(folder: Path) -> int:
 
 
 def write_csv(source: Path, target: Path) -> None:
-    """All splits of a packed folder as one CSV, whose rows are mixed inside runs of 100,000 sequences."""
+    """Write all splits of a packed folder to one CSV; the rows of each 100,000 consecutive sequences are mixed."""
     from foretell.data import load
 
     with open(target, "w") as file:
@@ -96,7 +96,7 @@ def write_csv(source: Path, target: Path) -> None:
 
 
 def train(folder: Path, memory: bool, seconds: float) -> None:
-    """Events per CPU second of training steps, from the folder or from a copy in memory."""
+    """Return events per CPU second of training steps, from the folder or from a copy in memory."""
     import torch
 
     from foretell.batches.order import epoch_order
@@ -126,7 +126,7 @@ def train(folder: Path, memory: bool, seconds: float) -> None:
 
 
 def draw(folder: Path) -> None:
-    """An epoch of training on a hundredth of the sequences, with a hundredth of dev, and the scores of a hundredth of test."""
+    """Train for an epoch on a hundredth of the sequences, with a hundredth of dev, and score a hundredth of test."""
     import torch
 
     from foretell import NHP, evaluate, fit

@@ -1,11 +1,11 @@
-"""How long it takes to build what a plan is made of, which happens anew for every step where possible events are drawn.
+"""The time to build the parts of a plan; if possible events are sampled, this happens in every training step.
 
     python benchmarks/plan_build.py [--merge] [--json FILE]
     python benchmarks/plan_build.py --program P.ndtt --data FOLDER --keep 8 [--split train] [--sequences 3]
 
-Without a program: the first game of RoboCup's training data, cut to 400 and 950 events and whole. One query a gap, one thread.
-Milliseconds of CPU time, medians of repeats: `once` is what a sequence fixes and is kept, `slots` what every step pays, `merge` the
-plan made of the slots. Pairs are those of a slot and an addition that it attends to.
+Without a program, the data are the first game of RoboCup's training data: its first 400 and 950 events, and all. There is one query per gap
+and one thread. Results are milliseconds of CPU time, medians of repeats: `once` is for the parts that depend on the sequence alone and are
+stored, `slots` for those of every step, `merge` for making the plan from slots. A pair is a slot and an addition that it attends to.
 """
 
 from __future__ import annotations

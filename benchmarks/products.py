@@ -1,8 +1,9 @@
-"""Possible events that are products of users and items: check and replay, training, evaluation, a future, in CPU seconds.
+"""Programs whose possible events are products of users and items: CPU seconds of check and replay, training, evaluation and a future.
 
 $ python benchmarks/products.py --sizes 30 100 300 1000 --out benchmarks/results/products.jsonl
 
-Each size runs in a process of its own, so that the peak of its memory is its own. `--ways never` measures the way with rows.
+Each size runs in its own process, so that its peak memory can be measured. `--ways never` measures replay without products, with one row
+per event.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ taste(U) :- user(U).
 
 
 def write_case(folder: Path, size: int, events: int, seed: int = 0) -> Path:
-    """One file of `events` events in sequences of 200: users with favourite items, tables of users and items, and a program."""
+    """Write a file of `events` events in sequences of 200 (users with favourite items), tables of users and items, and a program."""
     rng = np.random.default_rng(seed)
     for name, letter in (("users", "u"), ("items", "p")):
         (folder / f"{name}.csv").write_text("name\n" + "".join(f"{letter}{one}\n" for one in range(size)))

@@ -1,8 +1,8 @@
-"""How fast a program is replayed: `make bench-replay`, or `python benchmarks/replay.py [--data FOLDER] [--json FILE]`.
+"""The speed of replaying programs: `make bench-replay`, or `python benchmarks/replay.py [--data FOLDER] [--json FILE]`.
 
-RoboCup in events per second on one core; whether an event's cost grows with facts, users, rules or a past that have nothing to do with it;
-a table of 100,000 facts; a program of 2,000 rules; and, if the folder has `iptv`, all its users merged into one stream. CPU time of this
-process, medians of repeats. Two workers against one, on `iptv_small` and on shares of the users of `iptv`, in turns.
+Cases: RoboCup, in events per second on one core; whether the cost of an event grows with unrelated facts, users, rules or past events; a
+table of 100,000 facts; a program of 2,000 rules; and, if the folder has `iptv`, all its users merged into one stream. Results are CPU times
+of this process, medians of repeats. Two workers are compared with one, on `iptv_small` and on shares of the users of `iptv`, in turns.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ REPEATS = 5
 
 
 def cpu(function, repeats: int = REPEATS) -> float:
-    """Median CPU seconds."""
+    """Return the median of CPU seconds."""
     took = []
     for _ in range(repeats):
         start = time.process_time()
@@ -68,7 +68,7 @@ circle(P,R) :- circle(P,Q), knows(Q,R), inside(R), P != R.
 
 
 def club_stream(length: int, guests: int, seed: int = 0) -> EventData:
-    """Few guests are inside at a time; the same people whatever else the program knows."""
+    """Return a stream in which few guests are inside at a time; it has the same people whatever else the program contains."""
     draw = np.random.default_rng(seed)
     inside: list[int] = []
     names: dict[str, int] = {}
@@ -94,10 +94,10 @@ def club_stream(length: int, guests: int, seed: int = 0) -> EventData:
 
 
 def growth() -> dict:
-    """CPU time of the same events where ten times as much that is unrelated is known, over that of the small program; in turns."""
+    """Return the ratio of CPU times of the same events with ten times as much unrelated content and with little; measured in turns."""
     events = club_stream(4000, 20)
     sizes = {"plain": (20, 10, 100), "facts": (20, 10, 1000), "users": (200, 10, 100), "rules": (20, 100, 100)}
-    # More guests change who is whose friend only beyond the twentieth: the stream stays possible.
+    # Friendships among the first twenty guests do not depend on the number of guests, so the stream stays possible.
     programs = {name: Engine(_widened(*size)) for name, size in sizes.items()}
     took: dict[str, list[float]] = {name: [] for name in programs}
     for _ in range(REPEATS + 2):
@@ -119,7 +119,7 @@ def _widened(guests: int, rules: int, facts: int) -> Program:
 
 
 def long_past() -> float:
-    """Cost of an event in the last third of a long sequence over that in its second tenth, when most has been met before."""
+    """Return the ratio of an event's cost in the last third of a long sequence to that in its second tenth."""
     program, data = _widened(20, 10, 100), club_stream(60_000, 20)
     kinds = np.asarray(data[0].types).tolist()
     ratios = []
@@ -155,7 +155,7 @@ def many_rules() -> float:
 
 
 def iptv_users(folder: Path) -> tuple[Program, EventData]:
-    """A sequence of watch(U,C) for each user, and a program for them."""
+    """Return a sequence of watch(U,C) events per user, and a program for them."""
     train = data.load(str(folder / "iptv")).train
     assert train is not None
     categories = train.vocabulary.names
@@ -179,7 +179,7 @@ def iptv_users(folder: Path) -> tuple[Program, EventData]:
 
 
 def iptv(folder: Path) -> dict:
-    """All users in one stream, ordered by time."""
+    """Replay all users in one stream, ordered by time."""
     program, users = iptv_users(folder)
     times = np.concatenate([sequence.times for sequence in users])
     kinds = np.concatenate([np.asarray(sequence.types) for sequence in users])
@@ -198,9 +198,9 @@ def iptv(folder: Path) -> dict:
 
 
 def two_workers(folder: Path) -> dict:
-    """Seconds of one worker and of two, in the order in which they were made: by the clock, and of CPU time on the longest way.
+    """Return the seconds of one worker and of two, in the order of measurement: wall time, and CPU time on the critical path.
 
-    The longest way is the CPU time of this process and an equal share of that of its workers: what the clock would say on idle cores.
+    The critical path is the CPU time of this process plus an equal share of that of its workers: the wall time on idle cores.
     """
     small = data.load(str(folder / "iptv_small")).train
     assert small is not None
@@ -227,7 +227,7 @@ def two_workers(folder: Path) -> dict:
 
 
 def _cpu_seconds() -> tuple[float, float]:
-    """Of this process, and of its children that have ended."""
+    """Return the CPU seconds of this process and of its children that have ended."""
     used = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
     own, others = (one.ru_utime + one.ru_stime for one in used)
     return own, others

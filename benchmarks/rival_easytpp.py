@@ -3,8 +3,8 @@
     OMP_WAIT_POLICY=passive python benchmarks/rival_easytpp.py --data batch.npz --case 16,1 --case 16,20
     PYTHONPATH=carry/easytpp python3 benchmarks/rival_easytpp.py --data batch.npz --device cuda --case 64,20
 
-The model is built from EasyTPP's own configuration objects, the batch by its own tokenizer and collator, and
-the step is the one of its own trainer, less the copy of the batch to the device, which is done once, before.
+The model is built from EasyTPP's own configuration objects, and the batch by its own tokenizer and collator. The
+step is that of its own trainer, except that the batch is copied to the device only once, before the first step.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from measuring import LEARNING_RATE, Case, Contestant, Run, main, read_batch
 
 
 def transformer(case: Case) -> dict[str, Any]:
-    """What the configuration of a model with layers has more."""
+    """Return the additional configuration of models with layers."""
     return {
         "time_emb_size": case.dim,
         "num_layers": case.layers,
@@ -29,7 +29,7 @@ def transformer(case: Case) -> dict[str, Any]:
 
 
 def build_model(case: Case, device: str, model_id: str = "AttNHP") -> Any:
-    """By its own configuration; at one point the mean, as a trapezoid needs two."""
+    """Build the model by its own configuration; with one integration point, the mean is used, since a trapezoid needs two points."""
     config = import_module("easy_tpp.config_factory").ModelConfig(
         model_id=model_id,
         hidden_size=case.dim,
@@ -47,7 +47,7 @@ def build_model(case: Case, device: str, model_id: str = "AttNHP") -> Any:
 
 
 def build_batch(case: Case, path: str) -> Any:
-    """The first `batch` sequences, repeated from the start where there are fewer, through its collator."""
+    """Return a batch made by its collator from the first `batch` sequences; if there are fewer, they are repeated."""
     import numpy as np
 
     times, types = read_batch(case, path)
@@ -62,7 +62,7 @@ def build_batch(case: Case, path: str) -> Any:
 
 
 def training_step(model: Any, optimizer: Any, batch: Any) -> Any:
-    """Its trainer's step: mean negative log-likelihood an event, backward, update."""
+    """Do the step of its trainer: mean negative log-likelihood per event, backward, update."""
     loss, events = model.loglike_loss(**batch)
     optimizer.zero_grad()
     mean = loss / events

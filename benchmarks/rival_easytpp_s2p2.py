@@ -3,7 +3,7 @@
     OMP_WAIT_POLICY=passive python benchmarks/rival_easytpp_s2p2.py --data batch.npz --case 64,10
 
 Model, batch and step are EasyTPP's own, as in `rival_easytpp.py`; the settings are its own for taxi (4 layers, 128 components, 16
-states), without dropout. `SCAN=loop` takes its loop over events in place of its scan.
+states), without dropout. `SCAN=loop` uses its loop over events instead of its scan.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def build_model(case: Case, device: str) -> Any:
     )
     try:
         base = import_module("easy_tpp.model").BaseModel
-    except AttributeError:  # as its repository has it, with other backends beside torch
+    except AttributeError:  # the version in its repository has several backends
         base = import_module("easy_tpp.model.torch_model.torch_basemodel").TorchBaseModel
     model = base.generate_model_from_config(config)
     return model.to(model.device).train()

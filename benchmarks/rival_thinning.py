@@ -1,9 +1,9 @@
 """Time of EasyTPP's thinning for next events of one history, run by an interpreter that has `easy_tpp`; called by `sampling.py`.
 
-AttNHP of the same size, with the sampler's settings of EasyTPP's example configurations (500 proposals, 5 points for the bound,
-over-sampling by 5). Its weights are random: what it costs does not depend on them, since it always looks at all of its proposals.
-`shared` draws are the way it takes several at once: all share the same 500 proposals, so they are not independent. `independent` draws
-have proposals of their own: copies of the history in a batch.
+The model is AttNHP of the same size, with the sampler's settings of EasyTPP's example configurations (500 proposals, 5 points for the
+bound, over-sampling by 5). Its weights are random: the cost does not depend on them, since it always evaluates all proposals. `shared`
+draws are EasyTPP's way to take several draws at once: all use the same 500 proposals, so they are not independent. `independent` draws have
+their own proposals: the batch has copies of the history.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
-"""What a training step of our S2P2 costs by the length of one sequence: a table, and with `--out FILE` raw numbers as JSON lines.
+"""The cost of a training step of our S2P2 by the length of a sequence: prints a table, and `--out FILE` writes raw numbers as JSON lines.
 
     OMP_WAIT_POLICY=passive python benchmarks/s2p2_lengths.py --length 100 --length 1000
     python benchmarks/s2p2_lengths.py --device cuda --dim 128 --layers 4 --points 10
 
-Made-up events of 22 types. A step is the training loop's own, uncaptured on CUDA: fresh integration times, forward, backward, Adam.
+The data are random events of 22 types. A step is that of the training loop, not captured on CUDA: new integration times, forward, backward,
+Adam.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Exact sampling from a trained A-NHP beside EasyTPP's thinning, in one run, in turns.
+"""Compares exact sampling from a trained A-NHP with EasyTPP's thinning, measured in turns in one run.
 
     foretell train experiments/stackoverflow/config.toml --data DATA/stackoverflow --out RUN
     python benchmarks/sampling.py RUN DATA/stackoverflow --rival RIVAL/bin/python
 
-Next events of one history (the test sequence whose length is nearest to 72), and whole futures. RIVAL is an environment with
-`easy_tpp`; without it only ours is timed. Out: lines in words, and one JSON object with `--out`.
+It draws next events of one history (the test sequence whose length is nearest to 72), and whole futures. RIVAL is an environment with
+`easy_tpp`; without it, only our sampler is timed. Out: lines of text, and one JSON object with `--out`.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ def main() -> int:
 
 
 def rival(given: argparse.Namespace, model: ANHP, history: EventSequence, how: list[str]) -> float:
-    """Seconds a draw."""
+    """Return the seconds per draw."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "history.npz"
         np.savez(path, times=history.times, types=history.types)

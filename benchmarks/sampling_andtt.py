@@ -1,10 +1,10 @@
-"""How long it takes to sample from a model of rules, the database moving with every event.
+"""The time to sample from a model of rules, whose database changes with every event.
 
     python benchmarks/sampling_andtt.py RUN                    # one future of 500 events from the beginning
     python benchmarks/sampling_andtt.py RUN --futures 100 --events 100 --start 1500
 
-RUN is that of an A-NDTT, as `foretell train experiments/robocup/andtt.toml` writes it. Out: one JSON object with the seconds of wall and
-processor time, what an event took, and what thinning looked at for each.
+RUN is the run of an A-NDTT, as written by `foretell train experiments/robocup/andtt.toml`. Out: one JSON object with wall and processor
+seconds, the time per event, and the counts of thinning per event.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""How long the default A-NHP trains until it scores what the paper's preset scores at its best on dev.
+"""The training time after which the default A-NHP reaches the best dev score of the paper's preset.
 
     python benchmarks/time_to_score.py DATA [--fraction 0.1] [--epochs 60] [--out FILE]
 
-Both are trained in one process, one after the other, at equal sizes (D = 32, L = 2) and with their own settings: the preset with Adam at
-1e-3, the default at 3e-3. Seconds are those of training and of scoring dev after every epoch, which are the same for both. One line of JSON
-per data set.
+Both are trained in one process, one after the other, with equal sizes (D = 32, L = 2) and their own settings: Adam at 1e-3 for the preset,
+at 3e-3 for the default. Seconds include training and the scoring of dev after every epoch, which takes the same time for both. The output
+is one line of JSON per data set.
 """
 
 from __future__ import annotations

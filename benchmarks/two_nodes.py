@@ -1,10 +1,9 @@
-"""A Ray cluster of two nodes on one machine beside one process: the same numbers, also when a node is killed in the middle.
+"""Checks that a Ray cluster of two nodes on one machine gives the numbers of one process, also if a node is killed.
 
     python benchmarks/two_nodes.py --data ../shared/data/stackoverflow --folder /tmp/two-nodes --out benchmarks/results/two-nodes.json
 
-A model is trained for an epoch on a share of the data. Then `foretell evaluate RUN --data DATA --split test` runs in this process's way, on
-the cluster, and on the cluster while its second node is killed as soon as the first shards are there. Numbers are compared as the command
-prints them, all digits.
+A model is trained for an epoch on a share of the data. Then `foretell evaluate RUN --data DATA --split test` runs in one process, on the
+cluster, and on the cluster while its second node is killed after the first shards. All digits that the command prints are compared.
 """
 
 from __future__ import annotations
@@ -36,11 +35,11 @@ def foretell(*arguments: object) -> tuple[str, str, float]:
 
 
 def on_cluster(run: Path, asked: list[object], kill: bool) -> dict[str, Any]:
-    """What `evaluate` says on two nodes of a core each."""
+    """Return the output of `evaluate` on two nodes with one core each."""
     import ray
     from ray.cluster_utils import Cluster
 
-    os.environ.setdefault("RAY_worker_niceness", "0")  # else they get next to nothing beside other programs
+    os.environ.setdefault("RAY_worker_niceness", "0")  # else they get little time next to other programs
     memory = 300 * 2**20
     cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "object_store_memory": memory})
     second = cluster.add_node(num_cpus=1, object_store_memory=memory)

@@ -1,10 +1,10 @@
-"""Training with `--processes 2` beside one process with one thread: the same steps, in turns.
+"""Compares training with `--processes 2` and with one process of one thread: the same steps, measured in turns.
 
     python benchmarks/two_processes.py --data ../shared/data/stackoverflow --out benchmarks/results/two-processes.json
 
-Every process of a round takes the same steps of `ft.fit` on the training split, one thread each, and notes wall time and its own processor
-time after each. Two processes on idle cores are as fast as the slower of them at each step: `busiest_cpu_ms` is the sum of that over the
-steps, and does not count waiting. `wall_ms` is what passed, on this machine with what else it had to do (`load`).
+Every process of a round takes the same steps of `ft.fit` on the training split with one thread, and records wall time and its processor
+time after each step. On idle cores, a step of two processes takes as long as the slower one: `busiest_cpu_ms` is the sum of the larger
+processor times over steps, without waiting. `wall_ms` is the wall time on this machine, which may have other work (`load`).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ WARM_UP = 3
 
 
 def worker(data: Path, model: str, batch: int, dim: int, steps: int) -> None:
-    """The steps of one process: its times after each."""
+    """Run the steps of one process, and record its times after each step."""
     import torch
 
     import foretell as ft
@@ -64,7 +64,7 @@ def free_port() -> int:
 
 
 def took(processes: int, arguments: list[str]) -> dict[str, float]:
-    """Milliseconds per step of so many processes."""
+    """Return the milliseconds per step of a number of processes."""
     address = {"WORLD_SIZE": str(processes), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "passive"}
     command = [sys.executable, __file__, "--worker", *arguments]

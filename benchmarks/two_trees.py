@@ -1,11 +1,11 @@
-"""Two checkouts of foretell, the same benchmarks in turns: is the new one as fast as the old one, and does it take as little memory?
+"""Runs the same benchmarks in turns in two checkouts of foretell, to compare the speed and memory of an old and a new version.
 
     python benchmarks/two_trees.py OLD NEW --rounds 5 --out FILE
     python benchmarks/two_trees.py OLD NEW --device cuda --only anhp andtt
     python benchmarks/two_trees.py OLD NEW --only sampling sampling_andtt --data DATA/stackoverflow --anhp RUN --andtt RUN
 
-Each measurement is a process of its own, with the checkout's own scripts and sources; rounds alternate which side begins. The table
-shows medians over rounds and new / old. Runs must be of a format that both checkouts read. `--out` keeps every measurement.
+Each measurement is a separate process, with the checkout's own scripts and sources; the checkouts take turns to begin a round. The table
+shows medians over rounds and new / old. Runs must have a format that both checkouts can read. `--out` stores every measurement.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def cases(args: argparse.Namespace) -> Iterator[Case]:
 
 
 def measured(case: Case, tree: Path) -> dict[str, float]:
-    """Every number of one run that is a time or a size, by its place in the result."""
+    """Return all times and sizes of one run, by their places in the result."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "result.json"
         command = [sys.executable, str(tree / "benchmarks" / case.script), *case.arguments]
