@@ -1,4 +1,4 @@
-"""Read a safetensors file that need not be trusted: check that it is regular, complete and finite, with flat JSON as description.
+"""Read a safetensors file from an untrusted source: check that it is regular, complete and finite, with flat JSON as description.
 
 The memory for rebuilding a model from a description is bounded by the size of the file.
 """

@@ -74,7 +74,7 @@ def mean_gap(data: EventData) -> float:
 
 
 def history_only(sequence: EventSequence) -> np.ndarray:
-    """bool [events]: True for events that are not scored, because the data mark them so or they precede the scored window."""
+    """Return bool [events]: True for events that are not scored, because the data mark them so or they precede the scored window."""
     marked = np.zeros(len(sequence), dtype=bool) if sequence.unscored is None else sequence.unscored
     return marked | (sequence.times <= sequence.scored_from) if sequence.scored_from else marked
 

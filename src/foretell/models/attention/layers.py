@@ -70,7 +70,7 @@ class AttentionLayer(Sublayers):
         return self.after(embedding + drop(tanh(attended)), drop)
 
     def step(self, base: Tensor, moved: Value | None, attended: Value, drop: Dropout) -> Value:
-        """Compute `combine` for an embedding minus its base vector; the result is minus the base vector too. `moved` None means 0."""
+        """Compute `combine` for an embedding `base + moved`, and return the result minus `base`. `moved` None means 0."""
         change = drop(tanh(attended))
         if self.is_plain:
             return change if moved is None else moved + change

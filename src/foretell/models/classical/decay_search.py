@@ -1,4 +1,4 @@
-"""The decay rate `β_j` that maximises a Hawkes likelihood, from waiting times and causes, once causes are assigned to events.
+"""Find the decay rates `β_j` that maximise a Hawkes likelihood, given how much each event caused of later ones.
 
 The part of the expected log-likelihood that depends on `β_j` is
 

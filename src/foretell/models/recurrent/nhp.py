@@ -172,7 +172,7 @@ class NHP(SoftplusIntensities[NhpOptions]):
         return read(memory, target, decay, output, elapsed).squeeze(2)
 
     def ends_and_inside(self, history: CellHistory, batch: Batch, queries: Queries, pseudo: bool) -> GapIntensities:
-        """Return the likelihood's terms. Reading the events gives the cell just before each: the next cell is computed from it."""
+        """Return the likelihood's terms. The history has the cell just before each event, since the next cell is computed from it."""
         before = plus(history.cells.before, self.at_queries(history.query, batch.times))
         return self.gap_intensities(before, self.state(history, queries), batch, queries, pseudo)
 

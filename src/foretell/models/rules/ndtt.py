@@ -1,4 +1,4 @@
-"""NDTT, neural Datalog through time (docs/explanation/rivals.md): every fact that events add has a gated cell that they update."""
+"""NDTT, neural Datalog through time (docs/explanation/rivals.md): every fact that events add has a gated cell, updated by these events."""
 
 from __future__ import annotations
 

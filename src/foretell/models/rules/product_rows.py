@@ -277,7 +277,7 @@ class ProductRows:
         return self._pooled(sums, few, many)
 
     def _pooled(self, sums: Ranges, fewest: Tensor, most: Tensor) -> Ranges:
-        """Return the range of a pool of `fewest` to `most` proofs, each in the range `sums`. A pool of n equal ones `x` is `n^(1/β) x`."""
+        """Return the range of a pool of `fewest` to `most` proofs in ranges `sums`. The pool of n equal proofs `x` is `n^(1/β) x`."""
         if float(most.max()) == 1.0:
             return sums
         few, many = (one ** (1.0 / self.rule.beta) for one in (fewest, most))

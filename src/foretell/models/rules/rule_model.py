@@ -155,7 +155,7 @@ class RuleModel(TakesRows, IntensityModel[OptionsT]):
         self.collator.calendar = True
 
     def clock_sizes(self) -> tuple[dict[str, int], int]:
-        """Return the sizes of vectors with a calendar term: per functor that of a proposal for a cell, and that of the time embedding."""
+        """Return the sizes of the calendar's terms: per functor the size of a cell's proposal, and the size of the time embedding."""
         return {}, 0
 
     # Data and names

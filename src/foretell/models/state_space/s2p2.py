@@ -1,4 +1,4 @@
-"""The state-space point process, S2P2 (Chang et al. 2025): layers of linear systems whose states events update, with a stream through
+"""The state-space point process, S2P2 (Chang et al. 2025): layers of linear systems, updated by events, and a stream through
 the layers.
 
 `λ_k(t) = τ_k·softplus(z_k/τ_k)` with `z = W u_L(t) + c`, where the stream `u_L` is the last layer's output. A query passes once through
