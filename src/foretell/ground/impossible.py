@@ -149,7 +149,7 @@ def naming_impossible(program: Program | None, data: EventData) -> Iterator[None
 
 
 def _check_first_kept(data: EventData, sequences: Sequence[SequenceRows]) -> None:
-    """Raise an error if the first event of a sequence that is conditioned on it would be left out."""
+    """Raise an error if a sequence would lose its first event although it is conditioned on this event."""
     problems = [
         f'{data.name}: sequence {one.id!r} is conditioned on its first event (origin = "first-event"), '
         f"`{data.vocabulary.names[int(one.types[0])]}`, and the program makes that very event impossible: it cannot be left out; "

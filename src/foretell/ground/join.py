@@ -84,7 +84,7 @@ class Filters:
 
 
 class JoinPlan:
-    """The plan of one join. `trigger` is the place of a positive condition; `changed` is a negated or counted one; or both are None."""
+    """The plan of one join. It has a `trigger` (a positive condition's place), a `changed` negated or counted condition, or neither."""
 
     def __init__(self, rule: CompiledRule, trigger: int | None = None, changed: AtomPattern | None = None) -> None:
         self.rule, self.trigger = rule, trigger

@@ -69,7 +69,7 @@ class Not:
 
 
 ORDERS: Mapping[str, Callable[[int, int], bool]] = {"<": lt, "<=": le, ">": gt, ">=": ge}
-COMPARISONS: Mapping[str, Callable[[int, int], bool]] = {"=": eq, "!=": ne, **ORDERS}  # of two integers
+COMPARISONS: Mapping[str, Callable[[int, int], bool]] = {"=": eq, "!=": ne, **ORDERS}  # comparisons of two integers
 
 
 @dataclass(frozen=True, slots=True)

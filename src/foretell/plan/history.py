@@ -29,7 +29,7 @@ class FactArrays:
     dim: Ints
     changing: np.ndarray  # bool: whether the fact's embedding can change with time
     is_event: np.ndarray  # bool
-    always_proofs: ByKey  # by head with an embedding: rule instances that always hold
+    always_proofs: ByKey  # rule instances that always hold, by their head (only heads with embeddings)
 
 
 @dataclass(frozen=True, eq=False)

@@ -85,7 +85,7 @@ class DimensionLayout:
 
     @cached_property
     def values_of_heads(self) -> dict[int, int]:
-        """For adding rules whose `: b(X)` has its own variables: how many leading values of a group name the matrices."""
+        """For adding rules whose `: b(X)` has its own variables: how many values of a group, from the first, are in its matrices' name."""
         found: dict[int, int] = {}
         for place, numbered in enumerate(self.program.rules):
             of_matrix = replace(numbered.rule, beta=None).parameter_variables
@@ -181,14 +181,14 @@ class ParameterFamily:
 
 class ParameterBook:
     def __init__(self, layout: DimensionLayout, time_dim: int | None, cell_rows: int | None = None) -> None:
-        """Without `time_dim`, additions have cells and no attention. `cell_rows` is the number of rows of `G`, if not for six gates."""
+        """Without `time_dim`, additions have cells and no attention. `cell_rows` is the number of rows of `G`; None: six gates."""
         self.layout, self.program = layout, layout.program
         self.gated = time_dim is None
         self.families: dict[tuple[object, ...], ParameterFamily] = {}
         self.stacks: dict[str, Stack] = {}
         self.order: list[tuple[ParameterFamily, str]] = []
         self.trained: int | None = None  # the number of names that training met; None: not trained
-        self.given: set[int] = set()  # rules whose variables in names have had values
+        self.given: set[int] = set()  # rules with parameter names that were bound to values
         self.renamed = {
             one.earlier_name: one.name for one in self.program.rules if one.rule.matrix is None or one.rule.body
         }
@@ -250,7 +250,7 @@ class ParameterBook:
         return self.stacks.setdefault(key, Stack(key, shapes, layered))
 
     def numbers(self, rule: int, values: tuple[str, ...]) -> tuple[ParameterFamily, int, ParameterFamily | None, int]:
-        """Return (family, place in it) of a group's matrices, and (family, place) of its pool exponent; None and 0 if it has none."""
+        """Return family and place of a group's matrices, then family and place of its pool exponent (None and 0 without exponent)."""
         program = self.program
         if rule >= len(program.rules):
             table = program.tables[rule - len(program.rules)]
@@ -339,7 +339,7 @@ class ParameterBook:
         return [] if self.trained is None else [one for one in self.order[self.trained :] if one[0].is_learned]
 
     def unseen_name(self, grounding: Grounding, group: int) -> str | None:
-        """Return the name of a group's matrices, or of its pool exponent, if training never met it; otherwise None."""
+        """Return the first name, of a group's matrices and its pool exponent, that training never met; None: it met them all."""
         if self.trained is None or not self._is_learned(grounding.groups[group][0]):
             return None
         family, number, beta, exponent = self.of_group(grounding, group)
