@@ -1,1 +1,1 @@
-"""Independent pieces of a command's work, done in this process, in several, or on a Ray cluster."""
+"""Shards: independent parts of a command's work, computed in this process, in several processes, or on a Ray cluster."""

@@ -1,4 +1,4 @@
-"""Where shards are worked on: the value of `--on` → a `WorkPlace`."""
+"""Where shards are computed: the value of `--on` → a `WorkPlace`."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ EXPECTED = "expected this, processes, processes:N, ray, ray:N or ray://HOST:PORT
 
 @dataclass(frozen=True)
 class WorkPlace:
-    """This process, several processes of this machine, or Ray."""
+    """Where shards are computed: this process, several processes of this machine, or Ray."""
 
     kind: Literal["this", "processes", "ray"] = "this"
-    size: int | None = None  # shards at a time; None: as many as there are cores
-    address: str | None = None  # of a Ray cluster that is running; None: one is started on this machine
+    size: int | None = None  # number of simultaneous shards; None: the number of cores
+    address: str | None = None  # address of a running Ray cluster; None: start one on this machine
 
     def __str__(self) -> str:
         if self.address is not None:
@@ -27,7 +27,7 @@ class WorkPlace:
 
     @property
     def cores(self) -> int:
-        """Shards at a time on this machine."""
+        """The number of simultaneous shards on this machine."""
         return 1 if self.kind == "this" else self.size or usable_cores()
 
 
@@ -35,7 +35,7 @@ THIS_PROCESS = WorkPlace()
 
 
 def with_jobs(place: WorkPlace, jobs: int) -> WorkPlace:
-    """A place with so many shards at a time; several in no named place are processes of this machine."""
+    """Return the place with `jobs` simultaneous shards; if no place was named and there are several, use processes of this machine."""
     if jobs == 1:
         return place
     if place.size is not None:
@@ -44,15 +44,15 @@ def with_jobs(place: WorkPlace, jobs: int) -> WorkPlace:
 
 
 def usable_cores() -> int:
-    """Cores that this process may use."""
+    """Return the number of cores that this process may use."""
     try:
         return len(os.sched_getaffinity(0))
-    except AttributeError:  # not on this system
+    except AttributeError:  # not available on this system
         return os.cpu_count() or 1
 
 
 def parse_place(text: str) -> WorkPlace:
-    """A place as it is written on the command line.
+    """Parse a place from the command line.
 
     `ray://HOST:PORT` is Ray's client; `ray:HOST:PORT` and `ray:auto` join a cluster from one of its own machines.
     """

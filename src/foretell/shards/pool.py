@@ -1,4 +1,4 @@
-"""What every pool of workers offers: shards go in, and how the work on each ended comes out. `ThisProcess` is the pool of one."""
+"""The interface of pools of workers: `ShardTask`s go in, `ShardOutcome`s come out. `ThisProcess` computes in this process."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Protocol
 
-Stop = Callable[[], bool]  # whether the work was asked to stop; long work polls it
-ShardWork = Callable[[Any, Any, Stop], Any]  # (what all shards share, one shard) → its result; a function of a module
+Stop = Callable[[], bool]  # returns True if the work should stop; long work polls it
+ShardWork = Callable[[Any, Any, Stop], Any]  # (shared input, shard, stop) → result; a module-level function
 
-POLL = 1.0  # seconds until a pool that waits looks at the clock again
-GRACE = 40.0  # seconds that a worker has to stop when it is asked to
+POLL = 1.0  # seconds between the polls of a waiting pool
+GRACE = 40.0  # seconds for a worker to stop after an interrupt
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,60 +33,60 @@ NOTHING = SharedInput(None, "")
 
 @dataclass(frozen=True)
 class ShardTask:
-    """One shard of a work, and what it takes to do it."""
+    """One shard with everything that is needed to compute it."""
 
-    name: Any  # by which its outcome is known
+    name: Any  # identifies its outcome
     work: ShardWork
     shared: SharedInput
     item: Any
-    gpu: float = 0.0  # the share of a GPU that it needs; Ray alone looks at it
+    gpu: float = 0.0  # the share of a GPU that it needs; only Ray uses it
 
 
 @dataclass(frozen=True)
 class ShardOutcome:
-    """How the work on a shard ended: with a value, or with an error, or with its worker."""
+    """The outcome of a shard: a value, an error, the loss of its worker, or a cancellation."""
 
     name: Any
     value: Any = None
     error: Exception | None = None
-    lost: str = ""  # what became of its worker; empty: it is alive
-    cancelled: bool = False  # True: it had not begun when the pool was asked to stop
+    lost: str = ""  # why its worker was lost; empty: it was not
+    cancelled: bool = False  # True: the pool was interrupted before the shard began
 
 
 class ShardPool(Protocol):
-    """Workers that take shards."""
+    """The interface of a pool of workers."""
 
     @property
     def size(self) -> int:
-        """Shards at a time."""
+        """The number of simultaneous shards."""
         ...
 
     @property
     def interruptible(self) -> bool:
-        """Whether `interrupt` reaches the work: not in this process, which asks `stop` itself."""
+        """Whether `interrupt` reaches the work; False for this process, where the work polls `stop`."""
         ...
 
     def busy(self) -> list[Any]:
-        """Names of the shards that are being worked on."""
+        """The names of the shards that are being computed."""
         ...
 
     def start(self, task: ShardTask) -> None: ...
 
     def wait(self, seconds: float = POLL) -> list[ShardOutcome]:
-        """The shards that have ended; there may be none after this many seconds."""
+        """Wait at most `seconds` and return the outcomes of finished shards, possibly none."""
         ...
 
     def interrupt(self) -> None:
-        """Ask the work on all shards to stop (with a checkpoint, where it has one)."""
+        """Ask all workers to stop; work with checkpoints then writes one."""
         ...
 
     def close(self, *, now: bool = False) -> None:
-        """Stop the workers; `now`: even if they are busy."""
+        """Stop the workers; with `now`, also busy ones."""
         ...
 
 
 class ThisProcess:
-    """The pool of one: this very process, in which an error is raised where it happens."""
+    """A pool without workers: shards are computed in this process, and errors are raised directly."""
 
     size, interruptible = 1, False
 
@@ -101,13 +101,13 @@ class ThisProcess:
         self.task = task
 
     def wait(self, seconds: float = POLL) -> list[ShardOutcome]:
-        """Do the work."""
+        """Compute the shard."""
         assert self.task is not None
         task, self.task = self.task, None
         return [ShardOutcome(task.name, task.work(task.shared.value, task.item, self.stop))]
 
     def interrupt(self) -> None:
-        """Does nothing, because the work polls `stop` itself."""
+        """Do nothing, because the work polls `stop`."""
 
     def close(self, *, now: bool = False) -> None:
         self.task = None

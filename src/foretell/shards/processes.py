@@ -1,4 +1,4 @@
-"""A pool of processes of this machine, by `concurrent.futures`: one that dies takes only its own shard with it."""
+"""A pool of processes on this machine, by `concurrent.futures`. If a process dies, only its own shard is lost."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from foretell.shards.worker import ProcessCall, RaisedError, begin_process, perf
 
 @dataclass
 class _Worker:
-    """An executor with one process: where that dies, the executors of the others are whole."""
+    """An executor with a single process; if the process dies, other executors are not affected."""
 
     executor: ProcessPoolExecutor
     process: BaseProcess | None = None
     task: ShardTask | None = None
     future: Future[Any] | None = None
-    known: set[str] = field(default_factory=set)  # shared inputs that it has
+    known: set[str] = field(default_factory=set)  # keys of the shared inputs that were sent to it
 
     def ended(self) -> ShardOutcome:
-        """How the work on its shard ended, and free it for the next one."""
+        """Return the outcome of its shard, and mark the worker as free."""
         assert self.task is not None and self.future is not None
         task, future, self.task, self.future = self.task, self.future, None, None
         try:
@@ -43,10 +43,10 @@ class _Worker:
         return ShardOutcome(task.name, value)
 
     def exit_code(self) -> int | None:
-        """The exit code of its process; None: not known within a second.
+        """Return the exit code of its process; None if it is not known within a second.
 
-        The executor's own thread waits for the process, too. Whichever thread comes second sees no code until the
-        first one has written it down.
+        The executor's thread waits for the process, too. The second of the two threads that wait sees no code until the
+        first one has stored it.
         """
         if self.process is None:
             return None
@@ -57,7 +57,7 @@ class _Worker:
 
 
 class ProcessPool:
-    """Up to `size` worker processes with `threads` each, started when there is work for them."""
+    """A pool of up to `size` worker processes with `threads` threads each, which are started when needed."""
 
     interruptible = True
 
@@ -70,12 +70,12 @@ class ProcessPool:
 
     def start(self, task: ShardTask) -> None:
         idle = [one for one in self.workers if one.task is None]
-        # One that has worked on the same model and data has them at hand.
+        # Prefer a worker that already has the shared input.
         idle.sort(key=lambda one: task.shared.key not in one.known)
         one = idle[0] if idle else self._new()
         try:
             self._submit(one, task)
-        except BrokenProcessPool:  # it died while idle
+        except BrokenProcessPool:  # the process died while idle
             self.workers.remove(one)
             self._submit(self._new(), task)
 
@@ -90,7 +90,7 @@ class ProcessPool:
         return found
 
     def interrupt(self) -> None:
-        """SIGTERM to every process."""
+        """Send SIGTERM to all processes."""
         for one in self.workers:
             if one.process is not None and one.process.is_alive() and one.process.pid is not None:
                 os.kill(one.process.pid, signal.SIGTERM)
@@ -103,7 +103,7 @@ class ProcessPool:
         self.workers = []
 
     def _new(self) -> _Worker:
-        # A forked process would inherit torch's threads.
+        # No fork, since a forked process would inherit the state of torch's threads.
         context = multiprocessing.get_context("spawn")
         one = _Worker(ProcessPoolExecutor(1, context, begin_process))
         self.workers.append(one)
@@ -125,7 +125,7 @@ class ProcessPool:
 
 @contextlib.contextmanager
 def _environment(**changes: str) -> Iterator[None]:
-    """The environment variables of processes that are started inside."""
+    """Context manager that sets environment variables for processes started inside the block."""
     before = {name: os.environ.get(name) for name in changes}
     os.environ.update(changes)
     try:

@@ -1,4 +1,4 @@
-"""A pool of Ray tasks: on this machine, or on a cluster. A worker or a node that dies takes only its own shards with it."""
+"""A pool of Ray tasks, on this machine or on a cluster. If a worker or a node dies, only its own shards are lost."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CONNECT_SECONDS = 10.0
 def load_ray() -> Any:
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
-    os.environ.setdefault("RAY_worker_niceness", "0")  # Ray's own 15 starves them on a machine that others use, too
+    os.environ.setdefault("RAY_worker_niceness", "0")  # with Ray's default, 15, workers get no time on a shared machine
     try:
         import ray
     except ImportError:
@@ -34,21 +34,21 @@ def load_ray() -> Any:
 
 
 class RayPool:
-    """One task per shard and core. Ray does not repeat tasks by itself: lost tasks are reported, and the caller decides."""
+    """A pool with one Ray task per shard and core. Ray does not retry lost tasks; they are reported, and the caller decides."""
 
     interruptible = True
 
     def __init__(self, place: WorkPlace) -> None:
         self.ray = load_ray()
         self.place = place
-        self.own = not self.ray.is_initialized()  # else a notebook, say, has joined a cluster already
+        self.own = not self.ray.is_initialized()  # False if Ray was already initialised, by a notebook for example
         if self.own:
             _join(self.ray, place)
             _print_messages(self.ray, False)
         else:
             _check_joined(self.ray, place)
-        self.tasks: dict[Any, ShardTask] = {}  # by the reference to the result
-        self.sent: dict[str, Any] = {}  # references to shared inputs
+        self.tasks: dict[Any, ShardTask] = {}  # reference to the result → task
+        self.sent: dict[str, Any] = {}  # key of a shared input → reference to it
         self.remote = self.ray.remote(perform_task)
 
     @property
@@ -57,7 +57,7 @@ class RayPool:
 
     @property
     def gpus(self) -> float:
-        """GPUs of the cluster."""
+        """The number of GPUs in the cluster."""
         return float(self.ray.cluster_resources().get("GPU", 0.0))
 
     def busy(self) -> list[Any]:
@@ -88,7 +88,7 @@ class RayPool:
             value = self.ray.get(reference)
         except errors.TaskCancelledError:
             return ShardOutcome(task.name, cancelled=True)
-        except errors.RayTaskError as error:  # the function could not even be called: foretell is not there, say
+        except errors.RayTaskError as error:  # the call itself failed, perhaps without foretell there
             raise ForetellError(
                 f"Ray's workers cannot do the work; is this foretell installed there? {_last(error)}"
             ) from error
@@ -113,7 +113,7 @@ class RayPool:
 
 
 def _check_joined(ray: Any, place: WorkPlace) -> None:
-    """Refuse to use another cluster than the requested one."""
+    """Raise an error if Ray is connected to another cluster than the requested one."""
     if place.address is None or place.address == "auto":
         return
     _check_reachable(place)
@@ -148,14 +148,14 @@ def _join(ray: Any, place: WorkPlace) -> None:
 
 
 def _print_messages(ray: Any, shown: bool) -> None:
-    """Whether Ray prints what becomes of its nodes: it does so on stdout, between what the command prints. Lost shards are told anyway."""
+    """Turn Ray's messages about nodes on or off: they would appear in the command's stdout, and lost shards are reported anyway."""
     worker: Any = getattr(getattr(ray, "_private", None), "worker", None)
     if hasattr(worker, "_worker_logs_enabled"):
         worker._worker_logs_enabled = shown
 
 
 def _check_reachable(place: WorkPlace) -> None:
-    """Ray itself would try for minutes."""
+    """Raise an error at once if the cluster cannot be reached, since Ray would retry for minutes."""
     assert place.address is not None
     host, _, port = place.address.removeprefix("ray://").partition(":")
     try:
@@ -166,7 +166,7 @@ def _check_reachable(place: WorkPlace) -> None:
 
 @contextlib.contextmanager
 def _own_signals() -> Iterator[None]:
-    """Ray takes SIGTERM for itself when it is joined; it is the command's."""
+    """Context manager that restores the signal handlers, because joining Ray replaces the one for SIGTERM."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -1,7 +1,7 @@
-"""The work of a command in shards: items in, a table of rows for each shard out, in order, whoever did the work.
+"""The work of a command in shards: items in, one table of rows per shard out, in order, independent of the workers.
 
-A *table work* goes through items (batches of sequences, say) and yields a table for each. Without `Shards` that happens here, item by
-item. With them, neighbouring items are a shard; shards go to a pool, their tables to a store, and what the store has is not done again.
+A *table work* iterates over items (such as batches of sequences) and yields one table per item. Without `Shards`, it runs in this
+process. With `Shards`, consecutive items form a shard, a pool computes the shards, and a store keeps their tables for later runs.
 """
 
 from __future__ import annotations
@@ -23,25 +23,25 @@ from foretell.shards.ray_pool import RayPool
 from foretell.shards.store import ShardStore, Table, joined
 from foretell.wording import counted
 
-SHARD_EVENTS = 4_000  # a shard is neighbouring items with at least this many events
-ATTEMPTS = 4  # at a shard whose worker dies; then something is wrong with the shard
-NUMBERING = 1  # of the cuts and the tables: raise it whenever either changes
+SHARD_EVENTS = 4_000  # a shard has consecutive items with at least this many events
+ATTEMPTS = 4  # attempts to compute a shard whose workers die, before an error
+NUMBERING = 1  # version of cuts and tables: increase it when either changes
 
-TableWork = Callable[[Any, Sequence[Any]], Iterator[Table]]  # (what all share, values of items) → a table for each
+TableWork = Callable[[Any, Sequence[Any]], Iterator[Table]]  # (shared input, items' values) → one table per item
 Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True)
 class ShardItem:
-    """The smallest piece of a work: some sequences, say."""
+    """The smallest part of a work, such as a batch of sequences."""
 
     value: Any
-    events: int  # about how much work it is
-    counts: int = 1  # in what progress is counted in: sequences, say
+    events: int  # approximate amount of work
+    counts: int = 1  # size in the unit of the progress display, such as sequences
 
 
 def make_pool(place: WorkPlace, stop: Stop = lambda: False, threads: int = 1) -> ShardPool:
-    """The workers of a place; each process of this machine has so many threads."""
+    """Return the pool of workers of a place; processes of this machine have `threads` threads each."""
     if place.kind == "ray":
         return RayPool(place)
     if place.kind == "processes":
@@ -52,7 +52,7 @@ def make_pool(place: WorkPlace, stop: Stop = lambda: False, threads: int = 1) ->
 def results_of(
     pool: ShardPool, tasks: Iterable[ShardTask], name: str, tell: Callable[[str], None]
 ) -> Iterator[tuple[Any, Any]]:
-    """(name, result) of each task as it is done; an error is raised, and what is lost with its worker is done again."""
+    """Yield (name, result) of each task when it is finished. Errors are raised; tasks whose worker is lost are repeated."""
     todo, attempts = list(reversed(list(tasks))), dict[Any, int]()
     running: dict[Any, ShardTask] = {}
     while todo or running:
@@ -82,14 +82,14 @@ class Shards:
     """Where the shards of a command are computed, and where their results are stored."""
 
     place: WorkPlace
-    folder: Path  # gets a folder for each work
-    origin: Mapping[str, Any]  # what all results depend on: the model, the data, the options
+    folder: Path  # contains one folder per work
+    origin: Mapping[str, Any]  # everything that all results depend on: model, data, options
     tell: Callable[[str], None] = lambda line: None
-    gpu: bool = False  # True: every shard needs a GPU of its own
+    gpu: bool = False  # True: each shard needs its own GPU
     pool: ShardPool | None = None
 
     def tables(self, name: str, work: TableWork, shared: Any, items: Sequence[ShardItem]) -> _Tables:
-        """The work of some items, cut into shards. The cuts depend on the items alone, not on the number of workers."""
+        """Return the work of some items, cut into shards. The cuts only depend on the items, not on the number of workers."""
         cuts = cuts_of(items)
         digest = _digest([NUMBERING, name, self.origin, cuts, [item.value for item in items]])
         store = ShardStore(self.folder / f"{name}-{digest[:12]}", digest, self.tell)
@@ -110,8 +110,8 @@ class Shards:
 def open_shards(
     place: WorkPlace, folder: Path, origin: Mapping[str, Any], tell: Callable[[str], None], *, gpu: bool = False
 ) -> Iterator[Shards | None]:
-    """None if the work is done in this process. On an error, including Ctrl-C, workers are stopped at once; finished shards are
-    kept."""
+    """Context manager for `Shards`, or None if the work is done in this process. After an error or Ctrl-C, workers are stopped at
+    once; finished shards are kept."""
     if place.kind == "this":
         yield None
         return
@@ -132,7 +132,7 @@ def tables_of(
     shards: Shards | None,
     progress: Progress | None,
 ) -> list[Table]:
-    """The tables of all items, in order; by `shards`, several items may have one table."""
+    """Return the tables of all items in order; with `shards`, there is one table per shard."""
     if shards is not None:
         return shards.tables(name, work, shared, items).all(progress)
     found, done, whole = [], 0, sum(item.counts for item in items)
@@ -145,7 +145,7 @@ def tables_of(
 
 
 def cuts_of(items: Sequence[ShardItem]) -> list[tuple[int, int]]:
-    """Ranges of consecutive items with at least `SHARD_EVENTS` events each; the last range has the rest."""
+    """Return (start, stop) ranges of consecutive items with at least `SHARD_EVENTS` events each; the last range has the rest."""
     cuts, start, held = [], 0, 0
     for place, item in enumerate(items, 1):
         held += item.events
@@ -158,7 +158,7 @@ def cuts_of(items: Sequence[ShardItem]) -> list[tuple[int, int]]:
 
 
 def work_on_shard(shared: Any, item: tuple[TableWork, Sequence[Any]], stop: Stop) -> Table:
-    """The rows of all items of a shard, in a worker."""
+    """Compute the rows of all items of a shard as one table; called in a worker."""
     work, items = item
     return joined(list(work(shared, items)))
 
@@ -181,7 +181,7 @@ class _ShardWork:
 
 
 class _Tables:
-    """The shards of one work on their way."""
+    """The shards of one work; `all` returns their tables in order, and computes those that the store lacks."""
 
     def __init__(self, shards: Shards, name: str, work: _ShardWork, store: ShardStore) -> None:
         self.shards, self.name, self.work, self.store = shards, name, work, store
@@ -213,7 +213,7 @@ def _digest(parts: Sequence[Any]) -> str:
 
 
 def _feed(update: Callable[[bytes], None], value: Any) -> None:
-    """Everything about a value that a result can depend on; shapes and lengths separate what comes one after the other."""
+    """Feed a value to a hash. Shapes and lengths are included, so that different values do not give the same bytes."""
     if isinstance(value, np.ndarray):
         update(f"{value.dtype}{value.shape}".encode())
         update(np.ascontiguousarray(value).tobytes())

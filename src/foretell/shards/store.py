@@ -1,6 +1,6 @@
-"""Results of shards on disk: a Parquet file each, written under a temporary name, and a manifest that says which are whole.
+"""Results of shards on disk: one Parquet file per shard, written atomically, and a manifest of the complete ones.
 
-A shard counts once its line is in `manifest.jsonl`, with the digest of its file. What is damaged or missing is said and done again.
+A shard is complete when `manifest.jsonl` has a line with the digest of its file. Damaged or missing shards are reported and repeated.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from foretell.wording import counted
 
 MANIFEST, FORMAT = "manifest.jsonl", 1
 
-Table = dict[str, Any]  # by column: a numpy array of numbers, or a list of strings or of lists
+Table = dict[str, Any]  # column name → numpy array of numbers, or list of strings or of lists
 
 
 class ShardStore:
-    """The folder of one work. `tell` hears what was found damaged."""
+    """The folder with the results of one work. `tell` receives messages about damage."""
 
     def __init__(self, folder: Path, work: str, tell: Callable[[str], None]) -> None:
         self.folder, self.work, self.tell = folder, work, tell
-        self.known: dict[int, str] = {}  # digest of each shard's file
+        self.known: dict[int, str] = {}  # shard number → digest of its file
         _load_pyarrow()
         self._read()
 
@@ -36,7 +36,7 @@ class ShardStore:
         return self.folder / f"shard-{number:06d}.parquet"
 
     def get(self, number: int) -> Table | None:
-        """A shard's result; None if it is missing or incomplete."""
+        """Return a shard's result; None if it is missing or damaged."""
         digest = self.known.get(number)
         if digest is None:
             return None
@@ -80,7 +80,7 @@ class ShardStore:
         return {"format": FORMAT, "work": self.work}
 
     def _read(self) -> None:
-        """What the manifest has; where some of it is damaged, it is written anew with the rest."""
+        """Read the manifest; if some lines are damaged, rewrite it with the valid ones."""
         path = self.folder / MANIFEST
         try:
             content = path.read_bytes()
@@ -106,7 +106,7 @@ class ShardStore:
 
 
 def _parsed(line: bytes) -> dict[str, Any] | None:
-    """An entry of the manifest; None where it is damaged."""
+    """Parse an entry of the manifest; return None if it is damaged."""
     try:
         entry = json.loads(line)
     except ValueError:
@@ -119,7 +119,7 @@ def _parsed(line: bytes) -> dict[str, Any] | None:
 
 
 def packed(table: Table) -> bytes:
-    """A table as the content of a Parquet file."""
+    """Return a table as the bytes of a Parquet file."""
     pyarrow, parquet = _load_pyarrow()
     sink = pyarrow.BufferOutputStream()
     parquet.write_table(pyarrow.table(table), sink)
@@ -139,7 +139,7 @@ def unpacked(content: bytes) -> Table:
 
 
 def joined(tables: list[Table]) -> Table:
-    """The rows of several tables with the same columns; of none, no columns either."""
+    """Concatenate tables with the same columns; return a table without columns for an empty list."""
     if len(tables) == 1:
         return tables[0]
     found: Table = {}

@@ -1,6 +1,6 @@
-"""What happens in a worker process: shards come in, results go out; signals, and the death of whoever asked, become a flag.
+"""The code of worker processes: shards come in, results go out. Signals and the death of the parent process set a stop flag.
 
-The shared input of a work is kept from shard to shard. Errors go back as they are, or as text where they cannot be sent.
+Shared inputs are kept between shards. Errors are returned as exceptions, or as text if they cannot be pickled.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Any
 from foretell.reading import ReadLimits, limits
 from foretell.shards.pool import GRACE, ShardWork
 
-KEPT = 4  # shared inputs at a time
+KEPT = 4  # the largest number of shared inputs in memory
 
 _flag = {"stop": False, "busy": False}
 _kept: dict[str, Any] = {}
@@ -29,7 +29,7 @@ _kept: dict[str, Any] = {}
 
 @dataclass(frozen=True)
 class RaisedError:
-    """The work on a shard raised this."""
+    """The exception that was raised while a shard was computed."""
 
     error: Exception
 
@@ -39,7 +39,7 @@ def asked_to_stop() -> bool:
 
 
 def perform(work: ShardWork, key: str, packed: Callable[[], bytes | None], item: Any, given: ReadLimits) -> Any:
-    """The result of one shard, or the error it raised; `packed` gives the shared input where it has not come yet."""
+    """Return the result of one shard, or a `RaisedError`. `packed` returns the pickled shared input, which is used if it is not kept."""
     _flag["busy"] = True
     try:
         with limits(**vars(given)):
@@ -74,7 +74,7 @@ def _sendable(error: Exception) -> Exception:
 
 @dataclass(frozen=True)
 class ProcessCall:
-    """A shard as it goes to a process."""
+    """A shard in the form that is sent to a process."""
 
     work: ShardWork
     key: str
@@ -88,10 +88,10 @@ def perform_call(call: ProcessCall) -> Any:
 
 
 def begin_process() -> None:
-    """At the start of a worker process: SIGINT and SIGTERM set the flag, and so does the end of the process that started it."""
-    os.dup2(2, 1)  # what a library prints must not get between what the command prints
+    """Initialise a worker process: SIGINT, SIGTERM, and the end of its parent process set the stop flag."""
+    os.dup2(2, 1)  # output of libraries goes to stderr, not into the command's stdout
     logging.basicConfig(level=logging.ERROR, stream=sys.stderr)
-    logging.getLogger("foretell").setLevel(logging.ERROR)  # each worker would repeat every warning
+    logging.getLogger("foretell").setLevel(logging.ERROR)  # else each worker would repeat all warnings
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _on_signal)
     threading.Thread(target=_watch_parent, daemon=True).start()
@@ -102,7 +102,7 @@ def _on_signal(number: int, frame: Any) -> None:
 
 
 def _watch_parent() -> None:
-    """Stop orphaned workers, after they had time to write a checkpoint."""
+    """Stop this worker when its parent is gone, after some time to write a checkpoint."""
     parent = parent_process()
     if parent is None:
         return
@@ -118,7 +118,7 @@ def _watch_parent() -> None:
 
 
 def perform_task(work: ShardWork, key: str, packed: list[Any], item: Any, given: ReadLimits) -> Any:
-    """A shard in a worker of Ray, which sends SIGINT when the task is cancelled; `packed` holds a reference, so that it comes once."""
+    """Compute a shard in a Ray worker; a cancelled task gets SIGINT. `packed` has a reference, so that its content is sent only once."""
     import ray
 
     before = signal.signal(signal.SIGINT, _on_signal)

@@ -97,7 +97,7 @@ class PartFacts:
             self.units.add(positive_gaps(from_unix(raw.times, unix), raw.offsets))
 
     def decide(self, options: ReadOptions, card_unit: str, card_types: int | None) -> SettledParts:
-        """The decisions for all parts.
+        """Return the settings for all parts.
 
         Raises:
             DataError: parts contradict each other.

@@ -1,4 +1,4 @@
-"""Event data of other communities → our sequences: XES, OCEL 2.0, MEDS, the Hugging Face hub, and SQL; and XES from them."""
+"""Event data in formats of other communities → sequences: XES, OCEL 2.0, MEDS, the Hugging Face hub, and SQL. XES is also written."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from foretell.data.sequence import Vocabulary
 XES_SUFFIXES = (".xes", ".xes.gz")
 OCEL_SUFFIXES = (".jsonocel", ".jsonocel.gz", ".sqlite", ".sqlite3", ".db")
 JSON_SUFFIXES = (".json", ".json.gz")
-OCEL_MARKS = (b'"objectTypes"', b'"eventTypes"', b'"objectId"', b'"ocel:')  # in the first megabyte of a log in JSON
+OCEL_MARKS = (b'"objectTypes"', b'"eventTypes"', b'"objectId"', b'"ocel:')  # one is in the first MB of JSON
 SOURCES = ("hf:", "sql:")
 
 
 @dataclass(frozen=True)
 class ForeignSplits:
-    """The splits of a data set that is no folder of files of ours."""
+    """The splits of a data set in a format of another community."""
 
     name: str
     splits: Mapping[str, RawEvents]
@@ -29,19 +29,19 @@ class ForeignSplits:
 
 
 def is_source(path: str) -> bool:
-    """Whether a name means a data set of the hub or a query instead of a file."""
+    """Whether a name is a data set of the hub or an SQL query, and not a path."""
     return path.startswith(SOURCES)
 
 
 def whole_source(path: str) -> str:
-    """A source whose file or folder, where it names one, is named from the root, so that it is found from anywhere."""
+    """Return a source with an absolute path in place of a relative one, so that it does not depend on the current folder."""
     prefix = next(one for one in SOURCES if path.startswith(one))
     place, mark, rest = path.removeprefix(prefix).partition("|" if prefix == "sql:" else ":")
     return f"{prefix}{Path(place).resolve() if place and Path(place).exists() else place}{mark}{rest}"
 
 
 def read_source(path: str, options: ReadOptions) -> ForeignSplits:
-    """A data set of the hub, or the rows of a query."""
+    """Read a data set of the hub, or the rows of an SQL query."""
     if path.startswith("hf:"):
         from foretell.data.sources.hub import read_hub
 
@@ -56,14 +56,14 @@ def read_source(path: str, options: ReadOptions) -> ForeignSplits:
 
 
 def is_foreign_folder(folder: Path) -> bool:
-    """Whether a folder is laid out as another community lays it out."""
+    """Whether a folder has the layout of another community's format."""
     from foretell.data.sources.meds import is_meds
 
     return is_meds(folder)
 
 
 def read_folder(folder: Path, options: ReadOptions) -> ForeignSplits | None:
-    """A folder that is laid out as MEDS lays it out; None if it is not."""
+    """Read a folder with the MEDS layout; return None if the layout is another."""
     from foretell.data.sources.meds import dataset_name, is_meds, read_meds
 
     if not is_meds(folder):
@@ -73,12 +73,12 @@ def read_folder(folder: Path, options: ReadOptions) -> ForeignSplits | None:
 
 
 def is_xes(path: Path) -> bool:
-    """Whether a file's name says that it is XES."""
+    """Whether a file is XES, judged by its name."""
     return path.name.lower().endswith(XES_SUFFIXES)
 
 
 def is_ocel(path: Path) -> bool:
-    """Whether a file is an object-centric log: its name says so or, where that says JSON, its beginning."""
+    """Whether a file is an OCEL log, judged by its name or, for JSON, by its first megabyte."""
     name = path.name.lower()
     if name.endswith(OCEL_SUFFIXES):
         return True
@@ -91,7 +91,7 @@ def is_ocel(path: Path) -> bool:
 def read_files(
     files: Mapping[str, Path], options: ReadOptions, vocabulary: Vocabulary | None = None
 ) -> dict[str, RawEvents]:
-    """The files of a data set that are in a format of another community, by split."""
+    """Read the files of a data set that are XES or OCEL; return their contents by split."""
     found: dict[str, RawEvents] = {}
     logs = {split: path for split, path in files.items() if is_xes(path)}
     if logs:

@@ -1,6 +1,6 @@
-"""Data sets of the Hugging Face hub, `hf:NAME` or `hf:NAME:CONFIGURATION`, through `datasets` → `RawEvents` per split.
+"""Data sets of the Hugging Face hub, `hf:NAME` or `hf:NAME:CONFIGURATION`, read by `datasets` → `RawEvents` per split.
 
-A data set holds one sequence per row, as EasyTPP lays them out (`time_since_start`, `type_event`) or as our JSON lines (`times`,
+A data set has one sequence per row, in the format of EasyTPP (`time_since_start`, `type_event`) or of our JSON lines (`times`,
 `events`), or it is a long table with one event per row. NAME may also be a folder.
 """
 
@@ -31,14 +31,14 @@ ROWS_AT_ONCE = 1000
 
 @dataclass(frozen=True)
 class HubData:
-    """The splits of a data set, and its number of event types."""
+    """The splits of a data set, and its number of event types, if known."""
 
     splits: Mapping[str, RawEvents]
     types: int | None = None
 
 
 def read_hub(source: str, options: ReadOptions) -> HubData:
-    """All splits that have a name of ours; `validation` is read as dev."""
+    """Read the splits named train, dev or test; `validation` is dev."""
     name, _, configuration = source.removeprefix(PREFIX).partition(":")
     if not name:
         raise DataError(f"{source}: expected hf:NAME, as in hf:easytpp/taxi")
@@ -64,13 +64,13 @@ def _loaded(name: str, configuration: str | None, source: str) -> dict[str, Any]
         raise ForetellError(f"{source}: the hub needs the package datasets: pip install 'foretell[hub]'") from None
     try:
         return {str(split): data for split, data in datasets.load_dataset(name, configuration).items()}
-    except Exception as error:  # the package raises whatever its own dependencies do
+    except Exception as error:  # the package passes on all exceptions of its dependencies
         text = " ".join(str(error).split())[:300]
         raise DataError(f"{source}: cannot be loaded: {text or type(error).__name__}") from None
 
 
 def _read(table: pyarrow.Table, path: str, options: ReadOptions) -> tuple[RawEvents, int | None]:
-    """One split, and the number of types that it says."""
+    """Read one split; return it with its number of types, or None if the split does not have this number."""
     names = set(table.column_names)
     if not {"time_since_start", "times"} & names:
         return gathered(arrow_table(table, path, options), options.terms), None

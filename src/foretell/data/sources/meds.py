@@ -1,7 +1,7 @@
 """MEDS folders (Medical Event Data Standard, https://medical-event-data-standard.github.io) → an `EventTable` per split.
 
-`data/**/*.parquet` has `subject_id`, `time` and `code` of every measurement, and `metadata/subject_splits.parquet` the split of each
-subject. Measurements without a time are facts about the subject: they are kept as its metadata, under `static`.
+`data/**/*.parquet` has `subject_id`, `time` and `code` of each measurement; `metadata/subject_splits.parquet` has the split of each
+subject. Measurements without a time are facts about the subject, and are kept in its metadata under `static`.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ STATIC = "static"
 
 
 def is_meds(folder: Path) -> bool:
-    """Whether a folder is laid out as MEDS lays it out."""
+    """Whether a folder has the MEDS layout."""
     return any((folder / "data").rglob("*.parquet")) and not any(folder.glob("train.*"))
 
 
 def read_meds(folder: Path, options: ReadOptions) -> dict[str, EventTable]:
-    """The splits: as `subject_splits` says, else by the folders that the files lie in; otherwise all subjects are `train`."""
+    """Read the splits, determined by `subject_splits`, else by the folders of the files; otherwise all subjects are `train`."""
     shards, problems = _shards(folder)
     splits = _subject_splits(folder, problems)
     if problems:
@@ -74,7 +74,7 @@ def _inside(shards: Mapping[Path, pyarrow.Table], folder: Path) -> list[pyarrow.
 
 
 def dataset_name(folder: Path) -> str:
-    """The name of the data set in its metadata, or the folder's name."""
+    """Return the name of the data set from its metadata, or else the folder's name."""
     try:
         about = read_json(folder / ABOUT_FILE)
         name = about["dataset_name"]
@@ -84,7 +84,7 @@ def dataset_name(folder: Path) -> str:
 
 
 def _shards(folder: Path) -> tuple[dict[Path, pyarrow.Table], list[str]]:
-    """The files of data, and what is wrong with them."""
+    """Read the files with data; return their tables by path, and messages about mistakes."""
     pa, _ = pyarrow_modules()
     tables: dict[Path, pyarrow.Table] = {}
     problems: list[str] = []
@@ -133,7 +133,7 @@ def _read(path: Path, problems: list[str]) -> pyarrow.Table | None:
 
 
 def _subject_splits(folder: Path, problems: list[str]) -> dict[int, str] | None:
-    """The split of each subject; None if nothing says it."""
+    """Return the split of each subject; None if there is no file of splits."""
     path = folder / SPLITS_FILE
     if not path.is_file():
         return None
@@ -152,7 +152,7 @@ def _subject_splits(folder: Path, problems: list[str]) -> dict[int, str] | None:
 
 
 def _parted(folder: Path, whole: pyarrow.Table, splits: Mapping[int, str]) -> dict[str, pyarrow.Table]:
-    """The rows of each split; those of other splits, and of subjects in none, are left out and counted."""
+    """Return the rows of each split. Rows of unknown splits, and of subjects without a split, are left out and counted."""
     pa, _ = pyarrow_modules()
     subjects, place = np.unique(whole.column("subject_id").to_numpy(), return_inverse=True)
     names = np.array([splits.get(subject, "") for subject in subjects.tolist()], dtype=object)
@@ -168,7 +168,7 @@ def _parted(folder: Path, whole: pyarrow.Table, splits: Mapping[int, str]) -> di
 
 
 def _table(path: str, rows: pyarrow.Table, options: ReadOptions) -> EventTable:
-    """The events of a split, with the facts of its subjects."""
+    """Return the events of a split, with facts about its subjects as metadata."""
     known = rows.column("time").is_valid()
     events, facts = rows.filter(known), rows.filter(rows.column("time").is_null())
     columns = options.columns

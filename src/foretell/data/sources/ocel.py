@@ -1,7 +1,7 @@
-"""OCEL 2.0 logs → `EventTable`: an event with related objects is a term, its arguments the objects by qualifier.
+"""OCEL 2.0 logs → `EventTable`: an event with related objects becomes a term, whose arguments are the objects by qualifier.
 
-Without a case, the log is one sequence. `sequence=TYPE` takes one sequence per object of that type instead, with the events that are
-related to it; the object itself is then no argument.
+By default, the log is one sequence. With `sequence=TYPE`, there is one sequence per object of that type, with its related events;
+objects of this type are then not arguments.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from foretell.wording import did_you_mean
 logger = logging.getLogger("foretell")
 
 PARTS = ("sequence", "time", "event")
-NOBODY = "none"  # in the place of a qualifier that an event lacks and others of its type have
+NOBODY = "none"  # the argument for a qualifier that an event lacks but other events of its type have
 MANY_TYPES = 50
 
 
 def read_ocel(path: Path, options: ReadOptions) -> EventTable:
-    """A log in JSON or SQLite. `options.columns.args` chooses qualifiers or object types as arguments; `none` is no arguments."""
+    """Read a log in JSON or SQLite. `options.columns.args` selects qualifiers or object types as arguments; `none`: no arguments."""
     log = (read_sqlite if is_sqlite(path) else read_json)(path)
     if log.problems and not log.events:
         return empty_table(log.path, "event", log.problems)
@@ -48,7 +48,7 @@ def read_ocel(path: Path, options: ReadOptions) -> EventTable:
 
 
 def _cases(log: ObjectLog, kind: str | None) -> list[tuple[str, ObjectEvent]] | Problem:
-    """Every event with its sequence: one for all events, or one per object of a type."""
+    """Return (sequence id, event) for all events: one sequence in all, or one per object of the type `kind`."""
     if kind is None:
         return [(ONE_STREAM, event) for event in log.events]
     types = sorted(set(log.object_types.values()))
@@ -71,7 +71,7 @@ def _cases(log: ObjectLog, kind: str | None) -> list[tuple[str, ObjectEvent]] | 
 
 
 def _table(log: ObjectLog, cases: Sequence[tuple[str, ObjectEvent]], columns: ColumnMap) -> TextTable:
-    """One row per event and sequence; the attributes of events are columns."""
+    """Return a table with one row per event and sequence; attributes of events are columns."""
     relations = {event.id: _slots(log, event, columns) for event in log.events}
     order = _slot_order(log, relations, columns.args)
     attributes = list(dict.fromkeys(name for event in log.events for name in event.attributes))
@@ -91,8 +91,8 @@ def _table(log: ObjectLog, cases: Sequence[tuple[str, ObjectEvent]], columns: Co
 
 
 def _slots(log: ObjectLog, event: ObjectEvent, columns: ColumnMap) -> dict[str, list[str]]:
-    """The objects of an event by qualifier (by type for relations without one), or by the user's choice; objects that are
-    sequences are left out."""
+    """Return the objects of an event by qualifier, or by type if there is no qualifier. A user's choice of arguments selects among
+    them. Objects that are sequences are left out."""
     found: dict[str, list[str]] = {}
     for qualifier, target in event.relations:
         kind = log.object_types.get(target, "")
@@ -107,7 +107,7 @@ def _slots(log: ObjectLog, event: ObjectEvent, columns: ColumnMap) -> dict[str, 
 def _slot_order(
     log: ObjectLog, relations: Mapping[str, dict[str, list[str]]], asked: tuple[str, ...] | None
 ) -> dict[str, list[str]]:
-    """The slots of the events of each type: as given by the user, or in alphabetical order."""
+    """Return the slots of each event type, in the user's order or else alphabetically."""
     found: dict[str, set[str]] = {}
     for event in log.events:
         found.setdefault(event.type, set()).update(relations[event.id])
@@ -118,7 +118,7 @@ def _slot_order(
 
 
 def _arguments(slots: Mapping[str, list[str]], order: Sequence[str]) -> list[str]:
-    """Objects in the order of their slots, `none` for empty slots; several objects of one slot are adjacent."""
+    """Return the arguments: objects in the order of slots, `none` for empty slots; all objects of a slot are adjacent."""
     return [target for slot in order for target in sorted(slots.get(slot, [NOBODY]))]
 
 

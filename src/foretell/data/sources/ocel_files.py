@@ -1,4 +1,4 @@
-"""OCEL 2.0 files, JSON and SQLite → events with their related objects, checked. A SQLite file is opened read-only.
+"""OCEL 2.0 files, JSON and SQLite → checked events with their related objects. SQLite files are opened read-only.
 
 The format is described in the OCEL 2.0 specification (Berti et al., 2023, https://www.ocel-standard.org).
 """
@@ -21,7 +21,7 @@ TABLES = ("event", "object", "event_object", "event_map_type")
 
 @dataclass(frozen=True)
 class ObjectEvent:
-    """One event: `relations` are (qualifier, id of an object), in the order of the file."""
+    """One event; `relations` has (qualifier, object id) pairs in the order of the file."""
 
     place: int
     id: str
@@ -33,27 +33,27 @@ class ObjectEvent:
 
 @dataclass
 class ObjectLog:
-    """Events, the types of the objects, and the mistakes that were found on the way."""
+    """The content of a file: events, types of objects, and mistakes."""
 
     path: str
     events: list[ObjectEvent] = field(default_factory=list)
-    object_types: dict[str, str] = field(default_factory=dict)  # id → type
+    object_types: dict[str, str] = field(default_factory=dict)  # object id → type
     problems: list[Problem] = field(default_factory=list)
 
     def fault(self, place: int, text: str) -> None:
-        """Notes a mistake."""
+        """Note a mistake."""
         self.problems.append(Problem(place, text))
 
 
 def is_ocel_json(content: object) -> bool:
-    """Whether a JSON value is a log of this kind, of the second edition or of the first."""
+    """Whether a JSON value is an OCEL log, version 2.0 or 1.0."""
     return isinstance(content, dict) and (
         "objectTypes" in content or "ocel:events" in content or "eventTypes" in content
     )
 
 
 def read_json(path: Path) -> ObjectLog:
-    """A log from JSON."""
+    """Read a log from JSON."""
     log = ObjectLog(str(path))
     text = b"".join(byte_chunks(path, log))
     if log.problems:
@@ -120,7 +120,7 @@ def _events(log: ObjectLog, listed: object) -> None:
 
 
 def _records(log: ObjectLog, listed: object, where: str, place: int = 0) -> Iterator[tuple[int, dict]]:
-    """The objects of a JSON list with their places; what is none is noted as a mistake."""
+    """Yield (place, object) of a JSON list; items that are not objects are noted as mistakes."""
     if not isinstance(listed, list):
         log.fault(place, f"{where} is {short(listed)}, expected a list")
         return
@@ -132,7 +132,7 @@ def _records(log: ObjectLog, listed: object, where: str, place: int = 0) -> Iter
 
 
 def read_sqlite(path: Path) -> ObjectLog:
-    """A log from SQLite; nothing of the file is run or changed."""
+    """Read a log from SQLite, without changing the file or running code in it."""
     log = ObjectLog(str(path))
     try:
         with read_only(path) as connection:
@@ -179,7 +179,7 @@ def _from_tables(log: ObjectLog, connection: sqlite3.Connection) -> None:
 
 
 def _details(log: ObjectLog, connection: sqlite3.Connection, there: set[str]) -> dict[str, dict[str, object]]:
-    """Time and attributes of every event, from the tables of the event types."""
+    """Return time and attributes of each event, by event id, from the tables of the event types."""
     details: dict[str, dict[str, object]] = {}
     for kind, suffix in connection.execute("SELECT ocel_type, ocel_type_map FROM event_map_type").fetchall():
         table = f"event_{suffix}"

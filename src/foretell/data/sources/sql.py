@@ -1,7 +1,7 @@
-"""A query of a database → a table of its rows: DuckDB, SQLite or PostgreSQL, all opened read-only.
+"""SQL query → Arrow table of its rows. DuckDB, SQLite and PostgreSQL databases are opened read-only.
 
-A source is spelled `sql:DATABASE|SELECT …`, so that it can stand wherever a file can; without a database, DuckDB looks at the files that
-the query names.
+A source is written `sql:DATABASE|SELECT …`, so that it can replace a path. Without a database, DuckDB reads the files that are named
+in the query.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ ONE_SELECT = "`sql=`: expected one SELECT and nothing else"
 DUCKDB_SETTINGS = {
     "autoinstall_known_extensions": "false",
     "allow_community_extensions": "false",
-}  # no code from elsewhere
-# a view inside a file that somebody sent could read any other file
+}  # no extensions from elsewhere, since they are code
+# no access to other files, since a view in an untrusted database could read any file
 CLOSED = {**DUCKDB_SETTINGS, "enable_external_access": "false"}
 _SELECTS = re.compile(
     r"(?:\s|\(|--[^\n]*(?:\n|$)|/\*.*?\*/)*+(?:select|with|values|table)\b", re.IGNORECASE | re.DOTALL
@@ -39,7 +39,7 @@ _SELECTS = re.compile(
 
 
 def sql_source(statement: str, database: str) -> str:
-    """The one name of a query and its database."""
+    """Return the name of a source: `sql:DATABASE|SELECT …`."""
     if not statement.strip():
         raise ForetellError(
             "`sql=` is empty; expected a query such as SELECT patient AS sequence, at AS time, code AS event FROM visits"
@@ -50,18 +50,18 @@ def sql_source(statement: str, database: str) -> str:
 
 
 def is_sql_source(path: str) -> bool:
-    """Whether a path is the name of a query."""
+    """Whether a path is the name of an SQL source."""
     return path.startswith(PREFIX)
 
 
 def short_name(source: str) -> str:
-    """How messages and runs call it: the name of its database."""
+    """Return the name of a source in messages and runs: the name of its database."""
     database = source.removeprefix(PREFIX).partition("|")[0]
     return Path(urlsplit(database).path or database).stem or "query"
 
 
 def query(source: str) -> pyarrow.Table:
-    """The rows that a source's query gives."""
+    """Run the query of a source and return its rows."""
     database, bar, statement = source.removeprefix(PREFIX).partition("|")
     if not bar or not statement.strip():
         raise DataError(f"{short(source)}: expected sql:DATABASE|SELECT …, or `sql=` and `database=`")
@@ -85,7 +85,7 @@ def query(source: str) -> pyarrow.Table:
 
 
 def _is_duckdb(path: str) -> bool:
-    """Whether a file has DuckDB's mark, which stands after a checksum."""
+    """Whether a file has DuckDB's magic bytes, which follow a checksum."""
     with open_regular(path) as file:
         return file.read(12)[8:] == b"DUCK"
 
@@ -97,7 +97,7 @@ def _duckdb(database: str, statement: str) -> pyarrow.Table:
         settings = CLOSED if database else DUCKDB_SETTINGS
         with duckdb.connect(database or ":memory:", read_only=bool(database), config=settings) as connection:
             kinds = [one.type for one in connection.extract_statements(statement)]
-            if kinds != [duckdb.StatementType.SELECT]:  # COPY … TO would write a file, read-only or not
+            if kinds != [duckdb.StatementType.SELECT]:  # COPY … TO would write a file even if the database is read-only
                 raise DataError(ONE_SELECT)
             found = connection.sql(statement).limit(most + 1).to_arrow_table()
     except duckdb.Error as error:
@@ -131,7 +131,7 @@ def _sqlite(database: str, statement: str) -> pyarrow.Table:
 
 
 def _array(pa: ModuleType, cells: list[object]) -> pyarrow.Array:
-    """A column of SQLite, which may hold values of several kinds: then they are text."""
+    """Return a column of SQLite as an Arrow array; values of different types become text."""
     try:
         return pa.array(cells)
     except (pa.ArrowException, OverflowError):
@@ -139,7 +139,7 @@ def _array(pa: ModuleType, cells: list[object]) -> pyarrow.Array:
 
 
 def _most_rows(database: str) -> int:
-    """The largest number of rows: even for a small file a query can return arbitrarily many rows."""
+    """Return the largest allowed number of rows, since a query on a small file can return arbitrarily many rows."""
     return read_limits().events_of(Path(database).stat().st_size if database else 0)
 
 
@@ -164,7 +164,7 @@ def _postgresql(database: str, statement: str) -> pyarrow.Table:
 
 
 def _plain_types(table: pyarrow.Table) -> pyarrow.Table:
-    """Types that Arrow lacks arrive as text; numbers of such types (`numeric`) become float64."""
+    """Replace columns of types that Arrow lacks: `numeric` becomes float64, others stay as the text that they arrive as."""
     pa = _module("pyarrow", "")
     for place, column in enumerate(table.columns):
         if isinstance(column.type, pa.BaseExtensionType):

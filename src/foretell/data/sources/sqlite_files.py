@@ -1,4 +1,4 @@
-"""SQLite files, recognised by how they begin and opened so that nothing in them can change or run."""
+"""SQLite files: recognised by their first bytes, and opened so that nothing is changed and no code in them is run."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from foretell.reading import UnreadableFile, open_regular
 
 MAGIC = b"SQLite format 3\x00"
 READS = {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_RECURSIVE}
-LONGEST_VALUE = 64 << 20  # bytes of one text; a formula of the file's schema can make a gigabyte of nothing
-LOGGED = b"\x02\x02"  # in its header: changes are written to a log beside the file first
-CATALOGUE = {"table_info", "table_xinfo", "table_list", "data_version"}  # pragmas that a read may look at
+LONGEST_VALUE = 64 << 20  # bytes of one value; an expression in the file's schema can produce gigabytes
+LOGGED = b"\x02\x02"  # bytes in the header of a database with a write-ahead log (WAL)
+CATALOGUE = {"table_info", "table_xinfo", "table_list", "data_version"}  # allowed pragmas
 
 
 def is_sqlite(path: str | Path) -> bool:
-    """Whether a file begins as SQLite's do."""
+    """Whether a file begins with SQLite's magic bytes."""
     with open_regular(path) as file:
         return file.read(len(MAGIC)) == MAGIC
 
 
 @contextlib.contextmanager
 def read_only(path: str | Path) -> Iterator[sqlite3.Connection]:
-    """A connection that cannot write, and does not trust functions that the file's own schema calls."""
+    """Context manager for a connection that cannot write, and does not run functions called in the file's schema."""
     path = Path(path).resolve()
     alone = "&immutable=1" if _is_alone(path) else ""
     with contextlib.closing(sqlite3.connect(f"file:{quote(str(path))}?mode=ro{alone}", uri=True)) as connection:
@@ -36,10 +36,10 @@ def read_only(path: str | Path) -> Iterator[sqlite3.Connection]:
 
 
 def _is_alone(path: Path) -> bool:
-    """Whether a file that has a log has none now, so that SQLite need not make one beside it to read.
+    """Whether a database in WAL mode has no log file now; then `immutable` avoids that SQLite creates one.
 
     Raises:
-        UnreadableFile: there is a log without its index: SQLite would write the index.
+        UnreadableFile: there is a log file without its index, which SQLite would have to write.
     """
     log, index = (path.with_name(f"{path.name}-{end}") for end in ("wal", "shm"))
     if log.exists() and not index.exists():
@@ -50,6 +50,6 @@ def _is_alone(path: Path) -> bool:
 
 
 def _only_reads(action: int, what: str | None, *_: str | None) -> int:
-    """Restrict what statements may do: `ATTACH` and `VACUUM INTO` could create files even if the database is read-only."""
+    """Authorizer that only allows reads: `ATTACH` and `VACUUM INTO` could create files even if the database is read-only."""
     allowed = action in READS or (action == sqlite3.SQLITE_PRAGMA and what in CATALOGUE)
     return sqlite3.SQLITE_OK if allowed else sqlite3.SQLITE_DENY

@@ -1,7 +1,7 @@
-"""XES files (IEEE 1849: `.xes`, `.xes.gz`) → `EventTable`: a trace is a sequence, an event's activity is what happened.
+"""XES files (IEEE 1849: `.xes`, `.xes.gz`) → `EventTable`: a trace becomes a sequence, and an event's activity its type.
 
-The lifecycle transition joins the activity (`Check+START`) where the files of a data set have several for one activity. Other attributes
-of traces and events are kept as columns; one inside another is called outer/inner, and the items of a list are JSON text.
+If the files have several lifecycle transitions for one activity, the type is both (`Check+START`). Other attributes of traces and
+events are kept as columns. A nested attribute is called outer/inner, and a list becomes JSON text.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from foretell.wording import did_you_mean
 logger = logging.getLogger("foretell")
 
 NAME, TRANSITION = "concept:name", "lifecycle:transition"
-JOIN = "+"  # between activity and transition, as other tools write it
-CASE = "case:"  # before the keys of traces, so that they differ from those of events
+JOIN = "+"  # separator of activity and transition, as in other tools
+CASE = "case:"  # prefix of the keys of traces, to distinguish them from keys of events
 TRACE_NAME = f"{CASE}{NAME}"
 EXPECTED = "a time such as 2012-03-01T12:00:00+01:00"
 
@@ -37,10 +37,10 @@ EXPECTED = "a time such as 2012-03-01T12:00:00+01:00"
 def read_xes(
     files: Mapping[str, Path], options: ReadOptions, vocabulary: Vocabulary | None = None
 ) -> dict[str, EventTable]:
-    """The files of a data set, by split; whether transitions are part of the names is decided for all splits together.
+    """Read the files of a data set, by split. Transitions are part of the names in all splits or in none.
 
-    `options.columns` may name other attributes as `event` and `time`, and participants as `arg1`, …; attributes of traces are
-    `case:KEY`. With a vocabulary, events are named as in it.
+    `options.columns` may name other attributes for `event` and `time`, and participants as `arg1`, …. Attributes of traces are called
+    `case:KEY`. A given vocabulary decides whether names include transitions.
     """
     logs = {split: XesLog.read(path) for split, path in files.items()}
     given, usual = options.columns, ColumnMap()
@@ -52,7 +52,7 @@ def read_xes(
         if given.event == usual.event
         else given.event,
         args=given.args or (),
-        # an attribute that happens to be called so means something else
+        # an attribute with the same name has another meaning
         **{role: f"({role})" for role in (*BOUNDS, "metadata") if getattr(given, role) == role},
     )
     return {split: log.table(replace(options, columns=columns)) for split, log in logs.items()}
@@ -60,7 +60,7 @@ def read_xes(
 
 @dataclass(eq=False)
 class XesLog:
-    """One file as a table of its events, before they have names. Attributes of traces are columns called `case:KEY`."""
+    """A `TableSource` for one file. Attributes of traces are columns called `case:KEY`."""
 
     path: str
     content: XesColumns
@@ -68,10 +68,10 @@ class XesLog:
 
     @classmethod
     def read(cls, path: Path) -> XesLog:
-        """A file, plain or gzip, with all that is wrong with its form."""
+        """Read a plain or gzip file, and collect its structural mistakes."""
         damage = Mistakes()
         content = parse(byte_chunks(path, damage))
-        if damage.problems:  # it also breaks the XML off, which need not be said
+        if damage.problems:  # damage also makes the XML incomplete, which is not reported
             content.problems[:] = damage.problems
         return cls(str(path), content)
 
@@ -84,10 +84,10 @@ class XesLog:
         timed = [TIME_KEY] if len(self.content.time_rows) else []
         of_traces = {TRACE_NAME, *(f"{CASE}{key}" for key in self.trace_keys)}
         both = [f"{NAME}{JOIN}{TRANSITION}"] if {NAME, TRANSITION} <= set(self.keys) else []
-        self.header = [*timed, *both, *self.keys, *sorted(of_traces)]  # what the parts of an event can be taken from
+        self.header = [*timed, *both, *self.keys, *sorted(of_traces)]  # available columns
 
     def table(self, options: ReadOptions) -> EventTable:
-        """Rows with the names that the columns make, and the attributes of the traces."""
+        """Return the events with names from the chosen columns, and the attributes of the traces."""
         content, whole = self.content, options.columns.sequence == TRACE_NAME
         missing = self._missing(options.columns)
         if missing or not len(self.places):
@@ -114,7 +114,7 @@ class XesLog:
         )
 
     def _missing(self, columns: ColumnMap) -> list[Problem]:
-        """Attributes that are needed and that nothing in the file has."""
+        """Return a mistake for each needed attribute that does not occur in the file."""
         if not len(self.places):
             return []
         needed = [columns.event, columns.time, *(columns.args or ()), columns.sequence or TRACE_NAME]
@@ -130,7 +130,7 @@ class XesLog:
         ]
 
     def coded(self, name: str) -> CodedColumn:
-        """A column as text; `concept:name+lifecycle:transition` is both, joined."""
+        """Return a column as text; `concept:name+lifecycle:transition` is the two columns joined."""
         rows = len(self.traces)
         if name == TRACE_NAME:
             return CodedColumn(self.traces, self.trace_names)
@@ -154,7 +154,7 @@ class XesLog:
         )
 
     def times(self, name: str, options: ReadOptions) -> TimeColumn:
-        """Times of the events, parsed a chunk at a time."""
+        """Return the times of the events, parsed in chunks."""
         count = len(self.traces)
         instants, given, wrong = (
             np.zeros(count, dtype=np.int64),
@@ -173,15 +173,15 @@ class XesLog:
         return TimeColumn(instants.astype("datetime64[ns]"), given, wrong, notes, EXPECTED)
 
     def attribute(self, name: str) -> Attribute | None:
-        """A further column of the events; those of traces belong to the sequences."""
+        """Return an attribute of events as a column; None for attributes of traces, which belong to the sequences."""
         return typed_column(self.content.event_cells, name, len(self.traces)) if name in self.keys else None
 
     def is_integer(self, name: str) -> bool:
-        """XES says so of values, not of names."""
+        """Always False: integer values in XES are not event types."""
         return False
 
     def _time_texts(self, name: str) -> tuple[list[list[str]], np.ndarray]:
-        """The texts of a column of times in chunks, and the events that have one."""
+        """Return the texts of a column of times in chunks, and the indices of the events that have a time."""
         if name == TIME_KEY:
             return [chunk.astype(np.str_).tolist() for chunk in self.content.times], np.array(
                 self.content.time_rows, dtype=np.int64
@@ -191,7 +191,7 @@ class XesLog:
         return [[column.values[code] for code in column.codes[rows].tolist()]], rows
 
     def _without_anything(self, columns: ColumnMap) -> list[Problem]:
-        """Events that have neither a name nor a time, which a table takes for the mark of an empty sequence."""
+        """Return a mistake for each event without name and time, since such a row of a table means an empty sequence."""
         if columns.event not in self.header or columns.time not in self.header:
             return []
         named, timed = self.coded(columns.event).where(bool), np.zeros(len(self.traces), dtype=bool)
@@ -201,7 +201,7 @@ class XesLog:
 
 
 def _bound(name: str, attributes: dict[str, Attribute], given: np.ndarray | None) -> np.ndarray | None:
-    """The starts or ends of sequences, if the traces have them as dates; these are then not attributes."""
+    """Return a bound of all sequences from the traces' attribute `name`, if it is a date, and remove this attribute."""
     column = attributes.get(name)
     if given is not None or column is None or column.values.dtype.kind != "M":
         return given
@@ -209,12 +209,12 @@ def _bound(name: str, attributes: dict[str, Attribute], given: np.ndarray | None
 
 
 def _keys(cells: CellsByKind) -> list[str]:
-    """The attributes that were met."""
+    """Return the names of all attributes, sorted."""
     return sorted({key for found in cells.values() for key in found})
 
 
 def _trace_names(content: XesColumns, path: str) -> list[str]:
-    """One per trace: without a name it is its number, and one with the name of another gets a further number."""
+    """Return a unique name per trace. A trace without a name gets its number; a repeated name gets a suffix, NAME#2."""
     column = coded_text(content.trace_cells, NAME, len(content.trace_lines))
     made: dict[str, None] = {}
     again = 0
@@ -232,8 +232,8 @@ def _trace_names(content: XesColumns, path: str) -> list[str]:
 
 
 def _event_key(logs: Sequence[XesLog], vocabulary: Vocabulary | None, participants: bool) -> str:
-    """The attributes that name events: the activity, with its transition if one activity has several, or else those of a
-    classifier."""
+    """Return the column that names events: the activity, joined with its transition if an activity has several. Without
+    activities, it is the key of a classifier."""
     if not any(NAME in log.keys for log in logs):
         return _classifier(logs)
     both = f"{NAME}{JOIN}{TRANSITION}"
@@ -241,7 +241,7 @@ def _event_key(logs: Sequence[XesLog], vocabulary: Vocabulary | None, participan
     activities = {name for name, _ in pairs}
     joined = len({name for name, step in pairs if step}) < len({pair for pair in pairs if pair[1]})
     if vocabulary is not None and pairs and not participants:
-        # a short file may show one transition where the training data had several: the names that are known decide
+        # a short file may have fewer transitions than the training data, so the form with more known names is used
         known = sum(name in vocabulary for name in activities)
         joined = sum(JOIN.join(filter(None, pair)) in vocabulary for pair in pairs) > known
     if joined and vocabulary is None:
@@ -253,7 +253,7 @@ def _event_key(logs: Sequence[XesLog], vocabulary: Vocabulary | None, participan
 
 
 def _pairs(log: XesLog) -> set[tuple[str, str]]:
-    """The activities of a file with their transitions."""
+    """Return all (activity, transition) pairs of a file."""
     first, second = log.coded(NAME), log.coded(TRANSITION)
     found = np.unique(first.codes.astype(np.int64) * len(second.values) + second.codes)
     each = (divmod(pair, len(second.values)) for pair in found.tolist())
@@ -261,7 +261,7 @@ def _pairs(log: XesLog) -> set[tuple[str, str]]:
 
 
 def _classifier(logs: Sequence[XesLog]) -> str:
-    """The key of a classifier of the files, where events have no activity; the activity if there is none."""
+    """Return the key of the first usable classifier, for events without an activity; the activity's key if there is none."""
     for log in logs:
         for name, written in log.content.classifiers.items():
             if written.strip("'\"") in log.keys:

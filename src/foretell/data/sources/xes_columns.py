@@ -1,4 +1,4 @@
-"""The attributes of an XES file as met → columns: text with codes, or numbers and dates where all values are."""
+"""The parsed attributes of an XES file → columns: numbers or dates if all values are, else text as codes."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from foretell.data.sources.xes_parser import CellsByKind
 from foretell.data.tables import CodedColumn
 from foretell.data.timestamps import parse_times
 
-LARGEST_EXACT = 2.0**53  # integers up to here are exact in float64
+LARGEST_EXACT = 2.0**53  # the largest integer such that all smaller ones are exact in float64
 
 
 def coded_text(cells: CellsByKind, key: str, rows: int) -> CodedColumn:
-    """One attribute as text, whatever its kinds; "" where a row has none."""
+    """Return an attribute of any kind as text; "" is missing."""
     found = _met(cells, key)
     if found is None:
         return CodedColumn(np.zeros(rows, dtype=np.int64), [""])
@@ -25,7 +25,7 @@ def coded_text(cells: CellsByKind, key: str, rows: int) -> CodedColumn:
 
 
 def typed_column(cells: CellsByKind, key: str, rows: int) -> Attribute | None:
-    """One attribute as numbers or dates if all values are, at most one in a row; else as text; None where no row has a value."""
+    """Return an attribute as numbers or dates if all values are and no row has several, else as text; None if it has no values."""
     found = _met(cells, key)
     if found is None:
         return None
@@ -41,11 +41,11 @@ def typed_column(cells: CellsByKind, key: str, rows: int) -> Attribute | None:
         dates[row] = parsed.instants.astype("datetime64[ns]")[code]
         return Attribute(dates)
     codes, texts = _spread(row, code, texts, rows)
-    return Attribute(codes.astype(np.min_scalar_type(-max(len(texts), 1))), tuple(texts))  # mostly one byte
+    return Attribute(codes.astype(np.min_scalar_type(-max(len(texts), 1))), tuple(texts))  # smallest dtype, often int8
 
 
 def _numbers(texts: list[str], kinds: set[str]) -> np.ndarray | None:
-    """The numbers that texts are; None where one is none, or cannot be held exactly."""
+    """Return texts as float64; None if a text is no number, or an integer that float64 cannot represent exactly."""
     try:
         numbers = np.array(texts, dtype=np.float64)
     except ValueError:
@@ -55,7 +55,7 @@ def _numbers(texts: list[str], kinds: set[str]) -> np.ndarray | None:
 
 
 def _met(cells: CellsByKind, key: str) -> tuple[np.ndarray, np.ndarray, list[str], set[str]] | None:
-    """Rows, codes, distinct texts and kinds of an attribute's values; empty text and `nan` are none. A key can stand with several kinds."""
+    """Return rows, codes, distinct texts and kinds of an attribute's values, over all of its kinds; empty text and `nan` are missing."""
     kinds = {tag.rpartition(":")[2]: found[key] for tag, found in cells.items() if key in found}
     texts: dict[str, int] = {}
     rows, codes, used = [], [], set()
@@ -78,12 +78,12 @@ def _code(kind: str, text: str, texts: dict[str, int]) -> int:
     if not text or (kind == "float" and text.lower() == "nan"):
         return -1
     if kind == "float" and text.endswith(".0"):
-        text = text[:-2]  # 112.0 is what a table made of the integer 112 when some were missing
+        text = text[:-2]  # tools that write from tables turn the integer 112 into 112.0 if values are missing
     return texts.setdefault(text, len(texts))
 
 
 def _spread(row: np.ndarray, code: np.ndarray, texts: list[str], rows: int) -> tuple[np.ndarray, list[str]]:
-    """A code per row, -1 without a value, and the texts; several values in one row, the items of a list, become one text of JSON."""
+    """Return a code per row, -1 for missing, and the texts. Several values in one row (a list) become one JSON text."""
     full = np.full(rows, -1, dtype=np.int32)
     full[row] = code
     again = row[1:] == row[:-1]

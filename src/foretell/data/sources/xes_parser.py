@@ -1,7 +1,7 @@
-"""XES text → the traces, events and attributes that it holds, as flat columns; nothing is kept of the tree.
+"""XES text → traces, events and attributes as flat columns, without building a tree.
 
-In: chunks of bytes. Out: `XesColumns`. expat calls back for every element, which is the hot path, so an attribute costs two lookups and
-two appends. Entity declarations are refused: nothing expands, and nothing is fetched.
+In: chunks of bytes. Out: `XesColumns`. expat calls a handler for each element; this is the hot path, so an attribute takes only two
+lookups and two appends. Entity declarations are refused, so that nothing is expanded or fetched.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ from foretell.data.raw import Problem
 
 TIME_KEY = "time:timestamp"
 KINDS = frozenset({"string", "date", "int", "float", "boolean", "id"})
-GROUPS = frozenset({"list", "container", "values"})  # they hold other attributes, and have no value of their own
-MOST_KEYS = 2_000  # distinct attribute names; more than that is no log
+GROUPS = frozenset({"list", "container", "values"})  # tags that contain other attributes and have no value
+MOST_KEYS = 2_000  # the largest number of distinct attribute names in a log
 DEEPEST = 64
-LONGEST_TAG = 64 * 1024 * 1024  # bytes of one tag, which has to be in memory at once
-LONGEST_TIME = 64  # characters of a time that are looked at
-TIMES_AT_ONCE = 65_536  # texts of times become fixed-width bytes in chunks of this many
+LONGEST_TAG = 64 * 1024 * 1024  # bytes of one tag, which expat keeps in memory
+LONGEST_TIME = 64  # characters of a time that are read
+TIMES_AT_ONCE = 65_536  # chunk size in which texts of times are converted to fixed-width bytes
 
 
 class XmlError(Exception):
-    """Refuse XML features that event logs do not need."""
+    """The XML uses a feature that event logs do not need, and that is refused."""
 
 
 @dataclass(slots=True)
 class AttributeCells:
-    """The values of one attribute as met: the row and the code of each, and the distinct texts."""
+    """The values of one attribute in the order of the file: rows, codes, and a table of distinct texts."""
 
     rows: array = field(default_factory=lambda: array("q"))
     codes: array = field(default_factory=lambda: array("i"))
@@ -43,22 +43,22 @@ CellsByKind = dict[str, dict[str, AttributeCells]]  # kind of attribute → key 
 
 @dataclass
 class XesColumns:
-    """Everything of one file that is used; `times[i]` is what `time:timestamp` of event `time_rows[i]` says."""
+    """The content of one file; `times` has the texts of `time:timestamp`, and `time_rows` the events that they belong to."""
 
     trace_lines: array = field(default_factory=lambda: array("q"))
     trace_of: array = field(default_factory=lambda: array("i"))
     event_lines: array = field(default_factory=lambda: array("q"))
     time_rows: array = field(default_factory=lambda: array("q"))
-    times: list[np.ndarray] = field(default_factory=list)  # of bytes, in chunks
+    times: list[np.ndarray] = field(default_factory=list)  # chunks of fixed-width bytes
     event_cells: CellsByKind = field(default_factory=dict)
     trace_cells: CellsByKind = field(default_factory=dict)
-    classifiers: dict[str, str] = field(default_factory=dict)  # name → its keys, as written
-    outside: int = 0  # events that belong to no trace
+    classifiers: dict[str, str] = field(default_factory=dict)  # name → keys as written
+    outside: int = 0  # number of events outside of traces
     problems: list[Problem] = field(default_factory=list)
 
 
 def parse(chunks: Iterable[bytes]) -> XesColumns:
-    """The content of a file; damage and mistakes of form are in its `problems`."""
+    """Parse a file; damage and structural mistakes are in `problems` of the result."""
     handler = _Handler()
     parser = handler.parser
     fed = 0
@@ -74,7 +74,7 @@ def parse(chunks: Iterable[bytes]) -> XesColumns:
         handler.fault(
             f"not XML that can be read: {said} at column {error.offset + 1}; is the file whole?", error.lineno
         )
-    except (LookupError, ValueError) as error:  # an encoding that expat asks Python for, and that is none for XML
+    except (LookupError, ValueError) as error:  # the XML declares an encoding that is unknown or unsuitable
         handler.fault(f"not XML that can be read: {error}; save it as UTF-8")
     except XmlError as refused:
         handler.fault(str(refused))
@@ -83,15 +83,15 @@ def parse(chunks: Iterable[bytes]) -> XesColumns:
 
 
 class _Handler:
-    """expat's callbacks. The depth counts open elements: log 1, trace 2, event 3, its attributes 4 and more."""
+    """The callbacks for expat. The depth is the number of open elements: log 1, trace 2, event 3, its attributes 4 or more."""
 
     def __init__(self) -> None:
         self.content = XesColumns()
-        self.keys = [""] * (DEEPEST + 1)  # of the open attributes, by depth
+        self.keys = [""] * (DEEPEST + 1)  # keys of the open attributes, by depth
         self.parser = parser = expat.ParserCreate()
         parser.StartElementHandler, parser.EndElementHandler = self.element_handlers()
         parser.EntityDeclHandler = self.entity
-        self.event = self.trace = -1  # places of the open event and trace, or of the last ones
+        self.event = self.trace = -1  # indices of the current event and trace
         self.in_trace = False
         self.prefix = ""
         self.event_tag = "event"
@@ -99,7 +99,7 @@ class _Handler:
         self.names = 0
 
     def element_handlers(self) -> tuple[Callable[[str, dict[str, str]], None], Callable[[str], None]]:
-        """What expat calls at the start and the end of an element: closures, whose variables are faster than a self's."""
+        """Return the handlers for the start and the end of elements: closures, because their variables are faster than attributes."""
         depth, row, in_event = 0, -1, False
         by_kind, keys, rows_of_times = self.content.event_cells, self.keys, self.content.time_rows
 
@@ -148,7 +148,7 @@ class _Handler:
         raise XmlError(f"it declares the entity {name[:40]!r}; entities are refused: {why}")
 
     def begin_event(self) -> int:
-        """The place of a new event of the open trace."""
+        """Add an event to the open trace and return its index."""
         self.event += 1
         self.content.trace_of.append(self.trace)
         self.content.event_lines.append(self.parser.CurrentLineNumber)
@@ -157,12 +157,12 @@ class _Handler:
         return self.event
 
     def pack_times(self) -> None:
-        """The texts met so far, as fixed-width bytes: a third of their memory."""
+        """Convert the collected texts of times to fixed-width bytes, which need a third of the memory."""
         self.content.times.append(np.array([text.encode("ascii", "replace") for text in self.times], dtype=np.bytes_))
         self.times = []
 
     def outside_traces(self, tag: str, attributes: dict[str, str], depth: int) -> None:
-        """The elements of the log itself: header, traces, and events without a trace."""
+        """Handle the elements of the log itself: header, traces, and events without a trace."""
         name = tag.rpartition(":")[2]
         if depth == 1:
             if name != "log":
@@ -179,7 +179,7 @@ class _Handler:
             self.content.classifiers[attributes.get("name", "")] = attributes.get("keys", "")
 
     def attribute(self, tag: str, attributes: dict[str, str], depth: int, in_event: bool) -> None:
-        """An attribute of a trace, one inside another (it is called outer/inner), or one that is not as it should be."""
+        """Handle the rarer attributes: attributes of traces, nested ones (named outer/inner), and ones with mistakes."""
         if depth > DEEPEST:
             raise XmlError(f"elements are nested more than {DEEPEST} deep")
         kind = tag.removeprefix(self.prefix)
@@ -201,7 +201,7 @@ class _Handler:
             cells.rows.append(self.event if in_event else self.trace)
 
     def new_cells(self, by_kind: CellsByKind, tag: str, key: str) -> AttributeCells:
-        """The store for the values of a new attribute."""
+        """Return the storage for the values of a new attribute."""
         if tag.removeprefix(self.prefix) not in KINDS:
             self.fault(f"<{tag}> with the key {key!r} is no kind of attribute; expected {', '.join(sorted(KINDS))}")
         self.names += 1

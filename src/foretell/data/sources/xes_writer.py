@@ -1,4 +1,4 @@
-"""Sequences → XES: a trace for each sequence, with its attributes; read back by `xes` with the same events at the same times."""
+"""Sequences → XES: one trace per sequence, with its attributes. `xes` reads the same events and times back."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ HEAD = """<?xml version="1.0" encoding="UTF-8"?>
   </global>
   <classifier name="Activity" keys="concept:name"/>
 """
-_NOT_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")  # XML 1.0 has no way to write these
+_NOT_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")  # not allowed in XML 1.0
 
 
 def write_xes(data: EventData, path: Path) -> None:
-    """One trace per sequence. Times without a calendar are written as if they began in 1970, which a warning says."""
+    """Write one trace per sequence. Times without dates are written as if sequences started in 1970, with a warning."""
     data = _with_dates(data, path)
     columns, instants = data.columns, event_instants(data)
     assert instants is not None
@@ -71,7 +71,7 @@ def write_xes(data: EventData, path: Path) -> None:
 
 
 def _with_dates(data: EventData, path: Path) -> EventData:
-    """The data with a start of every sequence, and with attributes of events that JSON lines have as lists."""
+    """Return the data with a start for each sequence, and with lists in the metadata converted to attributes of events."""
     columns, clock = with_listed_attributes(data.columns), data.clock
     if columns.starts is None:
         unit = clock.unit if clock.seconds_per_unit is not None else "seconds"
@@ -83,7 +83,7 @@ def _with_dates(data: EventData, path: Path) -> EventData:
 
 
 def _bounds(data: EventData) -> dict[str, list[str]]:
-    """Where observation starts and ends, as far as that is known, as attributes of the traces."""
+    """Return the known starts and ends of the observation as attributes of the traces."""
     ends, starts = end_instants(data), data.columns.starts
     made: dict[str, list[str]] = {}
     if ends is not None and ends_known(data).any():
@@ -98,7 +98,7 @@ def _bounds(data: EventData) -> dict[str, list[str]]:
 
 
 def _elements(key: str, column: Attribute) -> list[str]:
-    """One element per row, "" where there is no value; each distinct text is made once."""
+    """Return one XML element per row, "" for missing values; elements are made once per distinct value."""
     values = column.values
     if column.categories is not None:
         kind = "boolean" if set(column.categories) <= {"true", "false"} else "string"
@@ -109,7 +109,7 @@ def _elements(key: str, column: Attribute) -> list[str]:
 
 
 def _plain(key: str, value: object) -> str:
-    """A value of a sequence's metadata as an attribute; values that are not scalars become JSON."""
+    """Return a value of a sequence's metadata as an XML element; values that are not scalars become JSON."""
     kinds: Mapping[type, str] = {str: "string", bool: "boolean", int: "int", float: "float"}
     kind = kinds.get(type(value))
     if kind is None:
@@ -122,5 +122,5 @@ def _element(kind: str, key: str, value: str) -> str:
 
 
 def _quoted(text: str) -> str:
-    """An attribute's value; line breaks and tabs as references, because XML would make spaces of them."""
+    """Quote an attribute's value; line breaks and tabs become references, because XML would read them as spaces."""
     return quoteattr(_NOT_XML.sub("\N{REPLACEMENT CHARACTER}", text), {"\n": "&#10;", "\r": "&#13;", "\t": "&#9;"})
