@@ -105,7 +105,7 @@ def waves_at(model: RuleModel, history: EventSequence, at: float) -> Tensor | No
 def _own(timeline: Timeline, past: EventSequence) -> Timeline:
     """Return a cached timeline adapted to this history: it may come from another sequence with equal events.
 
-    Its times and sequence become those of this history, unless it has expiries. The grounding is copied, as names may have been added.
+    Its sequence, and without expiries its times, become those of this history. The grounding is copied, as names may have been added.
     """
     times = timeline.times if timeline.is_expiry.any() else past.times
     return replace(timeline, grounding=replace(timeline.grounding), times=times, sequence=past.id)

@@ -57,7 +57,7 @@ def event_arrays(model: RuleModel) -> dict[str, Tensor]:
 
 
 def check_event_arrays(model: RuleModel, arrays: Mapping[str, Tensor]) -> None:
-    """Raise an error if intensities cannot have these parameters."""
+    """Raise an error if these parameters of intensities are invalid."""
     for name in model.functors:
         if not bool((arrays[f"intensity.{name}.tau"] > 0).all()):
             raise ForetellError(f"intensity.{name}.tau: expected a number above 0")

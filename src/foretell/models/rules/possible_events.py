@@ -18,7 +18,7 @@ class PossibleEvents:
     count: np.ndarray  # int64 [B, N + 1, functors]: 0 in padded gaps
 
     def facts(self, row: np.ndarray, gap: np.ndarray, functor: np.ndarray, number: np.ndarray) -> np.ndarray:
-        """Return the fact with each number, [n]. A number is below the count of its row, gap and functor."""
+        """Return facts, [n]: the possible event `number` (from 0 on) of each `functor` in each `gap` of each `row`."""
         found = np.empty(len(row), dtype=np.int64)
         for which in np.unique(row).tolist():
             mine = row == which
