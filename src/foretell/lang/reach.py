@@ -193,7 +193,7 @@ def _warnings(reach: Reach, possible: set[str], told: set[str]) -> Iterator[Diag
             message = f"{shown(str(functor))} is declared an event, and no rule ever makes it possible"
             hint = f"write a rule for it, `{_short(name)} :- …`, or declare it exogenous"
             yield _warn("event-never-possible", span, message, hint)
-        elif name not in used and functor.kind != "exogenous":  # the data may have it without any rule
+        elif name not in used and functor.kind != "exogenous":  # such events need no rule
             yield _warn("unused-declaration", span, f"{shown(name)} is declared and used nowhere", reach.suggest(name))
         elif functor.key is not None and name not in added:
             message = f"no rule adds {shown(name)}, so its key length is used nowhere"

@@ -183,9 +183,9 @@ class LookUps:
 
     fact: Ints
     event: Ints
-    body: Ints  # for each condition of each addition its row here; -1: an event that is no true fact
-    happened: Ints  # for each event its row here; -1: an event that is no true fact
-    own: Ints  # [versions]: the row of the cell's fact just before the update; -1: not read
+    body: Ints  # the row in `fact` of each condition of each addition; -1: an event that is no true fact
+    happened: Ints  # the row in `fact` of each event; -1: an event that is no true fact
+    own: Ints  # [versions]: the row in `fact` of the cell's fact just before the update; -1: not read
 
 
 class SlotHistory:

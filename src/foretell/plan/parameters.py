@@ -288,7 +288,7 @@ class ParameterBook:
         return by_functor[functor]
 
     def use_columns(self, columns: dict[str, tuple[NumberColumn, ...]]) -> None:
-        """Standardise the features of facts with these columns from now on."""
+        """Use these means and standard deviations to standardise the features of facts from now on."""
         self.columns = columns
         for of_functors in self.feature_rows.values():
             for functor, one in of_functors.items():

@@ -231,7 +231,7 @@ class Merger:
         return 0 if stack is None else stack.count  # facts that are only added have no vectors
 
     def numbers(self, groups: Ints) -> tuple[ParameterFamily, Ints, Ints]:
-        """For groups of one rule, return their family, the place of each group's name in it, and the row of each group's exponent."""
+        """Return the family of some groups of one rule, the place of each group's name in it, and the row of each group's exponent."""
         some, inverse = np.unique(groups, return_inverse=True)
         found = []
         for group in some.tolist():

@@ -23,7 +23,7 @@ from foretell.plan.parameters import DimensionLayout
 from foretell.plan.possible_by_state import checked, numbers_below
 from foretell.plan.product_draws import all_candidates, drawn_candidates
 
-# The largest size of the table that finds the slots of conditions. If few facts of many are needed, they are searched for instead.
+# The largest size of the table that finds the slots of conditions. If only few of many facts are needed, a search is used instead.
 CELLS_A_CONDITION = 32
 
 
@@ -325,7 +325,7 @@ class _Builder:
         raise ForetellError(cycle_message(self.history.timeline, fact, state, head, body, instances))
 
     def _asks(self, codes: Ints, point: Ints) -> tuple[Ints, Ints, Ints, Ints]:
-        """For every slot and segment (r, head) of its fact, return the range of additions in force, sorted by segment and point."""
+        """Return the range of additions in force for every slot and segment (r, head) of its fact, sorted by segment and point."""
         additions = self.history.additions
         head = additions.segment_head
         shown = np.flatnonzero(self.facts.dim[head] > 0)
