@@ -1,5 +1,5 @@
-"""A-NHP's training loss and its gradients in a few Triton kernels, for the plain model in float32 on CUDA.
+"""A-NHP's training loss and its gradients in a few Triton kernels, for models in float32 on CUDA without further options.
 
-No tensor of size queries × dimension is written: a tile of queries goes through all layers, the loss and the backward pass at
-once.
+No tensor of size queries × dimension is written: all layers, the loss and the backward pass are computed for one tile of queries at
+a time.
 """

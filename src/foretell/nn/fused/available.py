@@ -1,4 +1,4 @@
-"""Whether the kernels can run here: Triton must be there, and find what it needs to build them."""
+"""Whether the kernels can run here: Triton must be installed, and must be able to build them."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from typing import Any
 import torch
 
 log = logging.getLogger("foretell")
-OLDEST = (8, 0)  # compute capability from which on the matrix units take float32
-SHARED = 96 << 10  # bytes of shared memory that the largest kernels ask for, and some
+OLDEST = (8, 0)  # lowest compute capability whose matrix units accept float32
+SHARED = 96 << 10  # bytes of shared memory that the largest kernels need, rounded up
 
 
 @lru_cache
 def kernels_run_on(device: torch.device) -> bool:
-    """Built and tried once for each device; where that fails, the separate operations do the work."""
+    """Build and try a kernel once per device; if that fails, return False, and separate operations are used."""
     if device.type != "cuda" or find_spec("triton") is None or torch.cuda.get_device_capability(device) < OLDEST:
         return False
     properties = torch.cuda.get_device_properties(device)
@@ -27,7 +27,9 @@ def kernels_run_on(device: torch.device) -> bool:
         kernels: Any = import_module("foretell.nn.fused.kernels")
         with torch.cuda.device(device):
             kernels.try_kernel[(1,)](torch.empty(1, device=device))
-    except Exception as error:  # a missing compiler, a Triton of another kind: whatever it is, there is another way
+    except (
+        Exception
+    ) as error:  # for instance no compiler, or another version of Triton: in any case there is a fallback
         log.info("fused kernels are off on %s: %s", device, error)
         return False
     log.info(

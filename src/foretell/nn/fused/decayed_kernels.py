@@ -1,11 +1,11 @@
-"""The kernels of an A-NHP that sees elapsed time: rows of events and queries, and attention whose logits fall with age.
+"""The kernels of an A-NHP with elapsed time as input: rows of events and queries, and attention whose logits fall with age.
 
-Rows of a batch lie in one table, all events first, `[B·N]`, and then all queries, `[B·G·(P + 1)]`, gap by gap: `P` inside each of the
-`G = N + 1` gaps and then its end. An event sees those before it, a query those before its gap. A row of a layer's input is
-`[0 …; 1; elapsed; embedding]`, of `W` numbers; keys and values lie side by side, `[B·N, 2D]`. The null key of the attention (logit 0,
-value 0) is where each softmax starts from: largest logit 0, sum 1. Ages are differences of float64 times.
+All rows of a batch are in one table: first all events, `[B·N]`, and then all queries, `[B·G·(P + 1)]`, gap by gap. Each of the `G = N + 1`
+gaps has `P` queries inside and one at its end. An event sees the events before it, a query the events before its gap. A row of a layer's
+input is `[0 …; 1; elapsed; embedding]`, `W` numbers; keys and values are side by side, `[B·N, 2D]`. Each softmax starts from the null key
+of the attention (logit 0, value 0): largest logit 0, sum 1. Ages are differences of float64 times.
 
-A program owns the rows that it writes: results do not change from run to run.
+A program writes only its own rows, so results are deterministic.
 """
 
 # ruff: noqa: ANN001, ANN201 (a kernel's arguments are pointers and numbers of a language of its own)
@@ -22,7 +22,7 @@ _SIZES = ["B", "N", "P", "V", "rows", "tiles_of_queries", "tiles"]
 
 @triton.jit
 def log1p(x):
-    """log(1 + x) for x >= 0, with all digits where x is tiny."""
+    """Return log(1 + x) for x >= 0, with full precision where x is tiny."""
     rounded = 1.0 + x
     exact = rounded == 1.0
     return tl.where(exact, x, tl.log(rounded) * (x / tl.where(exact, 1.0, rounded - 1.0)))
@@ -34,7 +34,7 @@ def rows_kernel(
     J: tl.constexpr, M: tl.constexpr, FRONT: tl.constexpr, D: tl.constexpr,
     JP: tl.constexpr, MP: tl.constexpr, BM: tl.constexpr,
 ):  # fmt: skip
-    """Layer 0's input rows; each row's time `now`, and what has passed since the event before it. The queries' vector is the last."""
+    """Write layer 0's input rows, each row's time `now`, and the time since the event before it. The queries' vector is the last one."""
     row = tl.program_id(0).to(tl.int64) * BM + tl.arange(0, BM)
     per_gap = P + 1
     each = (N + 1) * per_gap
@@ -87,7 +87,7 @@ def rows_kernel(
 
 @triton.jit
 def head_tile(table, first, row, there, STRIDE: tl.constexpr, offset, SIZE: tl.constexpr, WIDE: tl.constexpr):
-    """A head's columns of some rows behind the row `first`: [rows, WIDE], 0 beyond them."""
+    """Load a head's columns of some rows after the row `first`: [rows, WIDE], 0 outside."""
     column = tl.arange(0, WIDE)
     place = (first + row)[:, None] * STRIDE + (offset + column)[None, :]
     return tl.load(table + place, mask=there[:, None] & (column < SIZE)[None, :], other=0.0)
@@ -102,9 +102,9 @@ def write_head(table, first, row, there, STRIDE: tl.constexpr, offset, values, S
 
 @triton.jit
 def tile_rows(tile, tiles_of_queries, sequence, B, N, P, BM: tl.constexpr):
-    """A tile's rows: the first of their sequence in the table, their numbers from there, which exist, and how many events each sees.
+    """Return the first row of a tile's sequence, the tile's rows from there, which of them exist, and how many events each sees.
 
-    Tiles of queries come first, and of each kind those that see most.
+    Tiles of queries come before tiles of events; within each kind, tiles that see most events come first.
     """
     each = (N + 1) * (P + 1)
     asks = tile < tiles_of_queries
@@ -124,7 +124,7 @@ def attend_kernel(
     H: tl.constexpr, D: tl.constexpr, SIZE: tl.constexpr, WIDE: tl.constexpr, DECAY: tl.constexpr,
     BM: tl.constexpr, BN: tl.constexpr,
 ):  # fmt: skip
-    """`out` [rows, D], and `level` [H, rows]: the logarithm of `1 + Σ α`."""
+    """Write the output of attention `out` [rows, D], and `level` [H, rows]: the logarithm of `1 + Σ α`."""
     sequence, head = tl.program_id(1), tl.program_id(2)
     first, row, there, seen = tile_rows(tl.program_id(0), tiles_of_queries, sequence, B, N, P, BM)
     events = sequence.to(tl.int64) * N
@@ -160,9 +160,9 @@ def queries_back_kernel(
     H: tl.constexpr, D: tl.constexpr, SIZE: tl.constexpr, WIDE: tl.constexpr, DECAY: tl.constexpr,
     BM: tl.constexpr, BN: tl.constexpr,
 ):  # fmt: skip
-    """`grad_q`; `share` [H, rows], what is taken off the gradient of every logit; `by_rate` [H, B, tiles], that of `log_decay`.
+    """Write `grad_q`, `share` [H, rows], which is subtracted from the gradient of every logit, and `by_rate` [H, B, tiles] for `log_decay`.
 
-    Tiles that are not asked about stay as they are.
+    Rows of tiles outside the grid keep their values.
     """
     tile, sequence, head = tl.program_id(0), tl.program_id(1), tl.program_id(2)
     first, row, there, seen = tile_rows(tile, tiles_of_queries, sequence, B, N, P, BM)
@@ -206,7 +206,7 @@ def keys_from_rows(
     q, grad, level, share, now, first, length, at, per_gap, keys, values, key, then, rate, scale, found_k, found_v, head, rows,
     D: tl.constexpr, SIZE: tl.constexpr, WIDE: tl.constexpr, DECAY: tl.constexpr, BM: tl.constexpr,
 ):  # fmt: skip
-    """What a run of rows gives to some keys; the first of these is `at`."""
+    """Add the contributions of consecutive rows to the gradients of some keys; the first of these keys is `at`."""
     for start in range((at + 1) * per_gap // BM * BM, length, BM):
         row = start + tl.arange(0, BM)
         there = row < length
@@ -234,7 +234,7 @@ def keys_back_kernel(
     H: tl.constexpr, D: tl.constexpr, SIZE: tl.constexpr, WIDE: tl.constexpr, DECAY: tl.constexpr, EVENTS: tl.constexpr,
     BM: tl.constexpr, BN: tl.constexpr,
 ):  # fmt: skip
-    """Gradients of `BN` keys and values, from all rows that see one of them: of queries, and of events where those attend."""
+    """Write gradients of `BN` keys and values from all rows that see them: queries and, in layers where events attend, events."""
     sequence, head = tl.program_id(1), tl.program_id(2)
     events = sequence.to(tl.int64) * N
     at = tl.program_id(0) * BN

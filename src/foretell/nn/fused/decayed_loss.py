@@ -1,7 +1,7 @@
-"""The loss of an A-NHP that sees elapsed time, and its gradients: parameters and times in, a scalar that knows its way back out.
+"""The loss of an A-NHP with elapsed time as input, and its gradients: parameters and times in, a differentiable scalar out.
 
-The gradients are found together with the loss; the way back only scales them. Projections, and the gradients of matrices, are products
-of the matrix library over all rows of a batch; what lies between them is one kernel each. See `decayed_kernels.py` for how rows lie.
+Gradients are computed together with the loss; the backward pass only scales them. Projections and gradients of matrices are matrix
+products over all rows of a batch; each step between them is one kernel. `decayed_kernels.py` describes the layout of rows.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from torch.autograd.function import once_differentiable
 
 from foretell.nn.fused.loss import power_of_two
 
-SUBLAYER = 8  # parameters: gain and shift, expand and its constants, contract and its constants, gain and shift
+SUBLAYER = 8  # number of parameters: gain and shift, expand and its bias, contract and its bias, gain and shift
 
 
 @dataclass(frozen=True)
 class KernelTiles:
-    """Rows of a program, keys or columns that it meets at a time, and warps; measured on an H200 at dimensions 32 and 64."""
+    """Per kernel: rows of a program, keys or columns per iteration, and warps; measured on an H200 at dimensions 32 and 64."""
 
     attend: tuple[int, int, int] = (32, 16, 2)
     queries_back: tuple[int, int, int] = (32, 16, 2)
@@ -40,15 +40,15 @@ class DecayedLayout:
     dim: int
     heads: int
     layers: int
-    hidden: int  # of the sublayer
+    hidden: int  # width of the sublayer's hidden layer
     decay: bool
-    unit: float  # of rates at which heads forget, and of the mixture
-    eps: float  # of LayerNorm
+    unit: float  # unit of time of the heads' decays and of the mixture
+    eps: float  # epsilon of LayerNorm
 
 
 @dataclass(frozen=True)
 class DecayedQueries:
-    """The batch and its queries, `P` inside each of the `N + 1` gaps and one at its end, and the scales of time."""
+    """The batch, its queries (`P` inside each of the `N + 1` gaps and one at its end), and the time scales."""
 
     times: Tensor  # float64 [B, N]
     types: Tensor  # int64 [B, N]
@@ -56,14 +56,14 @@ class DecayedQueries:
     ends: Tensor  # float64 [B, N + 1]
     inside: Tensor  # float64 [B, (N + 1)·P]
     weights: Tensor  # float64 [B, (N + 1)·P]
-    seen_scales: Tensor  # float64: those on which attention sees the elapsed time
-    turns: Tensor  # float64: of its periods, per unit of time
+    seen_scales: Tensor  # float64: time scales of the elapsed time in attention
+    turns: Tensor  # float64: its periods, as turns per unit of time
     mixture_scales: Tensor  # float64
     pseudo_rate: float
 
     @property
     def front(self) -> int:
-        """Columns of a row up to the 1: with them, all columns before the embedding are a multiple of four."""
+        """The number of columns of a row up to the 1, chosen so that the columns before the embedding are a multiple of four."""
         return 1 + -self.own % 4
 
     @property
@@ -80,10 +80,10 @@ def decayed_loss(
     head: tuple[Tensor, Tensor, Tensor],
     sublayers: list[Tensor],
 ) -> tuple[Tensor, Tensor]:
-    """The objective, and the negative log-likelihood, which is not to be differentiated: float64 scalars.
+    """Return the objective and the negative log-likelihood, which has no gradient: float64 scalars.
 
-    projections: [L, 3D, own + D], K, V and Q of each layer; vectors: those of the types, and the queries' own last; log_decay: [L, H];
-    head: `w` and `v` [K + J, D], their constants, and the types' log τ; sublayers: `SUBLAYER` parameters per layer.
+    projections: [L, 3D, own + D], K, V and Q of each layer; vectors: those of the types, then the queries' vector; log_decay: [L, H];
+    head: `w` and `v` [K + J, D], their biases, and the types' log τ; sublayers: `SUBLAYER` parameters per layer.
     """
     return _Loss.apply(asked, layout, projections, vectors, log_decay, *head, *sublayers)  # pyright: ignore[reportReturnType]
 
@@ -107,23 +107,21 @@ class _Loss(torch.autograd.Function):
 
 
 class _Step:
-    """One batch, there and back."""
+    """The forward and backward pass of one batch."""
 
     def __init__(self, asked: DecayedQueries, layout: DecayedLayout, parameters: list[Tensor], back: bool) -> None:
-        self.kernels: Any = import_module(
-            "foretell.nn.fused.decayed_kernels"
-        )  # not before it is needed: it needs Triton
+        self.kernels: Any = import_module("foretell.nn.fused.decayed_kernels")  # imported here, because it needs Triton
         self.of_layers: Any = import_module("foretell.nn.fused.layer_kernels")
         self.asked, self.layout, self.back = asked, layout, back
         projections, self.vectors, self.log_decay, self.matrix, self.constants, self.log_tau = parameters[:6]
         self.sublayers = [parameters[first : first + SUBLAYER] for first in range(6, len(parameters), SUBLAYER)]
         self.projections = torch.nn.functional.pad(
             projections, (asked.front - 1, 0)
-        )  # zeros meet what is in front of the 1
+        )  # zeros for the columns in front of the 1
         self.batch, self.events = asked.times.shape
         self.points = asked.inside.shape[1] // (self.events + 1)
-        self.each = (self.events + 1) * (self.points + 1)  # queries of a sequence
-        self.before = self.batch * self.events  # rows of events, in front of those of queries
+        self.each = (self.events + 1) * (self.points + 1)  # number of queries per sequence
+        self.before = self.batch * self.events  # number of rows of events, which are in front of the queries
         self.rows = self.before + self.batch * self.each
         self.width = self.projections.shape[2]
         self.new = projections.new_empty
@@ -144,7 +142,7 @@ class _Step:
         top = self.new(self.rows, dim)
         for layer, weights in enumerate(self.projections):
             last = layer == layers - 1
-            start = first if last else 0  # above the last layer there are queries alone
+            start = first if last else 0  # the last layer has only queries
             asking.append(self.new(self.rows, dim))
             torch.mm(inputs[layer][start:], weights[2 * dim :].T, out=asking[layer][start:])
             tables.append(inputs[layer][:first] @ weights[: 2 * dim].T)
@@ -197,7 +195,7 @@ class _Step:
         return rows, columns, {"num_warps": warps}
 
     def _tiles(self, rows: int) -> tuple[int, int]:
-        """How many tiles the queries of a sequence make, and its events."""
+        """Return the number of tiles of a sequence's queries, and of its events."""
         return -(-self.each // rows), -(-self.events // rows)
 
     def _first_rows(self) -> Tensor:
@@ -227,7 +225,7 @@ class _Step:
     def _attend_back(
         self, layer: int, known: tuple[Tensor, Tensor, Tensor, Tensor], grad: Tensor, of_rates: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Gradients of queries, and of keys and values."""
+        """Return the gradients of queries, and of keys and values."""
         query, table, out, level = known
         last = layer == self.layout.layers - 1
         rows, keys, options = self._plan("queries_back")
@@ -258,7 +256,7 @@ class _Step:
     def _follow_back(
         self, layer: int, rows: Tensor, attended: Tensor, inner: Tensor, grad: Tensor, below: Tensor, start: int
     ) -> tuple[list[Tensor], Tensor]:
-        """Gradients of a layer's sublayer parameters, and of what attention found; that of embeddings is written to `below`."""
+        """Return the gradients of a layer's sublayer parameters and of the output of attention; write that of embeddings to `below`."""
         dim, hidden = self.layout.dim, self.layout.hidden
         tile, columns, options = self._plan("back")
         programs = -(-(self.rows - start) // tile)
@@ -279,7 +277,7 @@ class _Step:
         return found, of_attended
 
     def _score(self, top: Tensor) -> tuple[Tensor, Tensor, list[Tensor]]:
-        """Both losses, the gradient of the queries' embeddings, and those of the head's parameters."""
+        """Return both losses, the gradient of the queries' embeddings, and the gradients of the head's parameters."""
         kernels: Any = import_module("foretell.nn.fused.mixture_kernels")
         asked, types, scales = self.asked, len(self.log_tau), len(self.asked.mixture_scales)
         tile, columns, options = self._plan("scores")
@@ -302,7 +300,7 @@ class _Step:
         return losses.sum(0), grad, [back.T @ top[self.before :], by_constants, by_tau]
 
     def _of_vectors(self, grad: Tensor) -> Tensor:
-        """From the gradient of all rows' vectors to that of the types' and the queries' own."""
+        """Sum the gradient of all rows' vectors into that of the types' vectors and of the queries' vector."""
         types = len(self.vectors) - 1
         one_hot = (torch.arange(types, device=grad.device)[:, None] == self.asked.types.flatten()).to(grad.dtype)
         found = self.new(types + 1, self.layout.dim)

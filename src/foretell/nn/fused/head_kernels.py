@@ -1,10 +1,10 @@
-"""The kernels of attention by several heads whose logits fall with age. Only imported where Triton is.
+"""The kernels of attention by several heads whose logits fall with age. Imported only if Triton is installed.
 
-Queries lie gap by gap: row `r` of a sequence sees the first `r // per_gap + extra` events. A head owns `SIZE` columns of every table,
-computed as `WIDE`, a power of two. The null key of the attention (logit 0, value 0), row 0 of every table, is where each softmax starts
-from: largest logit 0, sum 1. Ages are differences of float64 times.
+Queries are ordered by gap: row `r` of a sequence sees the first `r // per_gap + extra` events. A head has `SIZE` columns of every table,
+padded to `WIDE`, a power of two. Row 0 of every table is the null key of the attention (logit 0, value 0), from which each softmax
+starts: largest logit 0, sum 1. Ages are differences of float64 times.
 
-A program owns the rows that it writes: results do not change from run to run.
+A program writes only its own rows, so results are deterministic.
 """
 
 # ruff: noqa: ANN001, ANN201 (a kernel's arguments are pointers and numbers of a language of its own)
@@ -19,7 +19,7 @@ from foretell.nn.fused.kernels import product
 
 @triton.jit
 def head_rows(table, sequence, length, row, there, head, DIM: tl.constexpr, SIZE: tl.constexpr, WIDE: tl.constexpr):
-    """A head's columns of some rows of a sequence: [rows, WIDE], 0 beyond them."""
+    """Load a head's columns of some rows of a sequence: [rows, WIDE], 0 outside."""
     column = tl.arange(0, WIDE)
     place = (sequence.to(tl.int64) * length + row)[:, None] * DIM + (head * SIZE + column)[None, :]
     return tl.load(table + place, mask=there[:, None] & (column < SIZE)[None, :], other=0.0)
@@ -42,7 +42,7 @@ def forwards(
     x, k, v, query_times, key_times, decay, out, level, rows, table, per_gap, extra, HEADS,
     DIM: tl.constexpr, SIZE: tl.constexpr, WIDE: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
 ):  # fmt: skip
-    """`out` [B, rows, DIM], and `level` [B, HEADS, rows]: the logarithm of `1 + Σ α`."""
+    """Write the output of attention `out` [B, rows, DIM], and `level` [B, HEADS, rows]: the logarithm of `1 + Σ α`."""
     sequence, head = tl.program_id(1), tl.program_id(2)
     row = tl.program_id(0) * BM + tl.arange(0, BM)
     there = row < rows
@@ -76,7 +76,7 @@ def back_to_queries(
     x, k, v, query_times, key_times, decay, out, level, grad, share, grad_x, grad_decay, rows, table, per_gap, extra, HEADS,
     DIM: tl.constexpr, SIZE: tl.constexpr, WIDE: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
 ):  # fmt: skip
-    """`grad_x`; `share` [B, HEADS, rows], what is taken off the gradient of every logit; `grad_decay` [HEADS, B, tiles]."""
+    """Write `grad_x`, `share` [B, HEADS, rows], which is subtracted from gradients of logits, and `grad_decay` [HEADS, B, tiles]."""
     tile, sequence, head = tl.program_id(0), tl.program_id(1), tl.program_id(2)
     row = tile * BM + tl.arange(0, BM)
     there = row < rows
@@ -115,7 +115,7 @@ def back_to_keys(
     x, k, v, query_times, key_times, decay, level, grad, share, grad_k, grad_v, rows, table, per_gap, extra, HEADS,
     DIM: tl.constexpr, SIZE: tl.constexpr, WIDE: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
 ):  # fmt: skip
-    """Gradients of `BN` keys, from all rows that see one of them; the null key gets 0."""
+    """Write the gradients of `BN` keys and values from all rows that see them; the gradient of the null key is 0."""
     sequence, head = tl.program_id(1), tl.program_id(2)
     first = tl.program_id(0) * BN
     key = first + tl.arange(0, BN)

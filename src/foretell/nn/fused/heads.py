@@ -1,4 +1,4 @@
-"""Attention by several heads whose logits fall with age, by kernels: one launch there and two back, over tables as they lie in memory."""
+"""Attention by several heads whose logits fall with age, with kernels: one launch forwards and two backwards."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from torch.autograd.function import once_differentiable
 from foretell.nn.fused.available import kernels_run_on
 from foretell.nn.fused.loss import power_of_two
 
-ROWS, KEYS = 32, 32  # queries of a tile, and keys that it meets at a time
-DEEPEST = 64  # components of a head up to which tiles fit
+ROWS, KEYS = 32, 32  # queries per tile, and keys per iteration
+DEEPEST = 64  # largest size of a head for which tiles fit
 
 
 def heads_fit_kernels(like: Tensor, size: int) -> bool:
-    """Whether tables of this dtype and device, with heads of this size, are a matter for kernels."""
+    """Whether the kernels can be used for tables of this dtype and device, with heads of this size."""
     return like.dtype == torch.float32 and 0 < size <= DEEPEST and kernels_run_on(like.device)
 
 
 def heads_by_kernels(
     x: Tensor, k: Tensor, v: Tensor, times: tuple[Tensor, Tensor], decay: Tensor, prefix: tuple[int, int]
 ) -> Tensor:
-    """x: [B, Q, D]; k, v: [B, N + 1, D], null row first; times: float64 [B, Q] and [B, N + 1]; decay: [heads]; gives [B, Q, D].
+    """x: [B, Q, D]; k, v: [B, N + 1, D], null row first; times: float64 [B, Q] and [B, N + 1]; decay: [heads]; returns [B, Q, D].
 
-    `prefix`: queries per gap, and how many more events they see than gaps lie before them.
+    `prefix` is the number of queries per gap, and the number of events that they see in addition to those before the gap.
     """
     return _HeadsByKernels.apply(x, k, v, *times, decay, *prefix)  # pyright: ignore[reportReturnType]
 

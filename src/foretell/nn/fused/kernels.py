@@ -1,12 +1,12 @@
-"""The kernels: what happens to a tile of rows on the device. Only imported where Triton is.
+"""The kernels of the plain A-NHP's loss. Imported only if Triton is installed.
 
-Names: `R` keys of a sequence (its events, after a `bos` where there is one), `T` time features of which `TD` are computed (a power of
-two), `D` the dimension, `H` heads, `L` layers. A row of a layer's table holds, for each head, what meets the time features of a query
-(`TD`), what meets its embedding (`D`), two levels that meet the constant, of an event that asks and of a query (8 columns, the others
-zero), and the value (`D`).
-The null key of the attention (logit 0, value 0) is where each softmax starts from: largest logit 0, sum 1.
+Names: `R` keys of a sequence (its events, after a `bos` if there is one), `T` time features, padded to a power of two `TD`, `D` the
+dimension, `H` heads, `L` layers. A row of a layer's table has these columns for each head: the key's factors of a query's time features
+(`TD`) and of its embedding (`D`); 8 columns, of which two are constant terms of logits, for events as queries and for queries, and the
+others are zero; and the value (`D`).
+Each softmax starts from the null key of the attention (logit 0, value 0): largest logit 0, sum 1.
 
-A program owns its rows of every buffer that it adds to, and adds in a fixed order: results do not change from run to run.
+A program adds only to its own rows of a buffer, and in a fixed order, so results are deterministic.
 """
 
 # ruff: noqa: ANN001, ANN201 (a kernel's arguments are pointers and numbers of a language of its own)
@@ -19,7 +19,7 @@ import triton.language as tl
 
 @triton.jit
 def time_features(times, waves, quarters, T, TD: tl.constexpr):
-    """sin of phases that are formed and reduced to half a turn in float64: [rows, TD], 0 from component T on."""
+    """Return the sines of phases, computed in float64 and reduced to half a turn: [rows, TD], 0 from component T on."""
     component = tl.arange(0, TD)
     wave = tl.load(waves + component, mask=component < T, other=0.0)
     quarter = tl.load(quarters + component, mask=component < T, other=0.0)
@@ -51,7 +51,7 @@ def tanh(x):
 
 @triton.jit
 def log_one_plus(e):
-    """log(1 + e) for 0 <= e <= 1, with all digits where e is tiny."""
+    """Return log(1 + e) for 0 <= e <= 1, with full precision where e is tiny."""
     rounded = 1.0 + e
     exact = rounded == 1.0
     return tl.where(exact, e, tl.log(rounded) * (e / tl.where(exact, 1.0, rounded - 1.0)))
@@ -59,13 +59,13 @@ def log_one_plus(e):
 
 @triton.jit
 def high(x):
-    """Rounded to the eleven digits that the matrix units take."""
+    """Round to the eleven binary digits that the matrix units accept."""
     return ((x.to(tl.int32, bitcast=True) + 0x1000) & -0x2000).to(tl.float32, bitcast=True)
 
 
 @triton.jit
 def product(a, b):
-    """`a @ b` as exact as in float32, by three products on the matrix units, which take eleven digits: only low times low is left out."""
+    """Return `a @ b` with float32 precision, by three products of high and low parts with eleven digits each; low times low is left out."""
     high_a, high_b = high(a), high(b)
     small = tl.dot(a - high_a, high_b, input_precision="tf32")
     small = tl.dot(high_a, b - high_b, small, input_precision="tf32")
@@ -78,7 +78,7 @@ def logits(
     STRIDE: tl.constexpr, TD: tl.constexpr, D: tl.constexpr, BM: tl.constexpr,
     EMBEDDED: tl.constexpr,
 ):  # fmt: skip
-    """Logits of a tile's rows with the keys `columns`; -inf where a row does not see the key."""
+    """Return the logits of a tile's rows with the keys `columns`; -inf where a row does not see the key."""
     there = columns < R
     key = table + columns * STRIDE
     component, wide = tl.arange(0, TD), tl.arange(0, D)
@@ -95,9 +95,9 @@ def logits(
 
 @triton.jit
 def tile(start, stride, rows, columns, BM: tl.constexpr, WIDE: tl.constexpr):
-    """The first `rows` rows and `columns` columns from `start` on, [BM, WIDE], 0 beyond them.
+    """Load the first `rows` rows and `columns` columns from `start` on: [BM, WIDE], 0 outside.
 
-    Tiles are loaded where they are used, again and again: they are in a cache, and registers are what is short.
+    Tiles are loaded again at each use: they are in a cache, while registers are scarce.
     """
     row, column = tl.arange(0, BM)[:, None], tl.arange(0, WIDE)[None, :]
     return tl.load(start + row * stride + column, mask=(row < rows) & (column < columns), other=0.0)
@@ -109,7 +109,7 @@ def attend(
     STRIDE: tl.constexpr, TD: tl.constexpr, D: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
     EMBEDDED: tl.constexpr,
 ):  # fmt: skip
-    """One head: what each row gathers from the keys it sees [BM, D], and the log of its denominator [BM]."""
+    """Compute one head: the weighted sum of values that each row sees [BM, D], and the log of its denominator [BM]."""
     largest = tl.zeros([BM], tl.float32)
     total = tl.full([BM], 1.0, tl.float32)
     gathered = tl.zeros([BM, D], tl.float32)
@@ -136,10 +136,10 @@ def attend_back(
     STRIDE: tl.constexpr, TD: tl.constexpr, D: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
     EMBEDDED: tl.constexpr,
 ):  # fmt: skip
-    """From the gradient of what was gathered to that of the table, added in place, and of the rows' embedding.
+    """Add the gradient of a head's output to that of the table, in place, and to that of the rows' embedding, which is returned.
 
-    `grad` is a tile [BM, D] in memory, and `shared` its product with what was gathered. Each number of the table is added to by one
-    and the same thread, so that the order is that of the program.
+    `grad` is a tile [BM, D] in memory, and `shared` its product with the output, summed over columns. The same thread always adds to the
+    same number of the table, so that the order of additions is fixed.
     """
     wide = tl.arange(0, D)
     for start in range(0, most, BN):
@@ -176,7 +176,7 @@ _SIZES = ["layer", "B", "R", "N", "V", "T", "G", "P", "K", "S", "tiles", "extra"
 
 @triton.jit
 def write_front(to, valid):
-    """The constant of a row, behind three zeros."""
+    """Write the constant 1 of a row, after three zeros."""
     column = tl.arange(0, 4)[None, :]
     tl.store(to[:, None] + column, tl.where(column == 3, 1.0, 0.0) + 0.0 * valid[:, None], mask=valid[:, None])
 
@@ -186,9 +186,9 @@ def rows_kernel(
     times, types, vectors, waves, quarters, rows, B, R, N, V, T, extra, front,
     D: tl.constexpr, TD: tl.constexpr, BM: tl.constexpr, FRONT: tl.constexpr,
 ):  # fmt: skip
-    """The events as rows `[0; 0; 0; 1; time; embedding]`, in front of which `front` columns say the type: 1 in its column, else 0.
+    """Write the events as rows `[0; 0; 0; 1; time; embedding]`, after `front` columns with the type: 1 in its column, else 0.
 
-    Where there is a `bos`, it comes first, with the last of the vectors.
+    If there is a `bos`, it comes first, with the last of the vectors.
     """
     row = tl.program_id(0) * BM + tl.arange(0, BM)
     valid = row < B * R
@@ -218,7 +218,7 @@ def history_kernel(
     rows, next_rows, table, gathered, denominators, B, R, T, front,
     H: tl.constexpr, D: tl.constexpr, TD: tl.constexpr, STRIDE: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
 ):  # fmt: skip
-    """The events of a sequence attend to those before them: the next layer's rows, and what the way back needs."""
+    """Let the events of a sequence attend to those before them; write the next layer's rows, and outputs for the backward pass."""
     batch = tl.program_id(0).to(tl.int64)
     first = tl.program_id(1) * BM
     event = first + tl.arange(0, BM)
@@ -252,7 +252,7 @@ def history_back_kernel(
     rows, table, gathered, denominators, grad, back, back_table, kept, B, R, T, S, tiles, front,
     H: tl.constexpr, D: tl.constexpr, TD: tl.constexpr, STRIDE: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
 ):  # fmt: skip
-    """From the gradient of the next layer's embeddings to that of this layer's, and, added in place, of its table."""
+    """Compute the gradient of this layer's embeddings from that of the next layer's, and add that of its table in place."""
     batch = tl.program_id(0).to(tl.int64)
     share = tl.program_id(1)
     wide = tl.arange(0, D)
@@ -276,7 +276,7 @@ def history_back_kernel(
         for head in range(H):
             place = (batch * H + head) * R + first
             shared = tl.sum(inner * tile(gathered + place * D, D, R - first, D, BM, D), 1)
-            # Where there is no row, there is no weight.
+            # Rows that do not exist have weight 0.
             denominator = tl.load(denominators + place + tl.arange(0, BM), mask=valid, other=float("inf"))
             part = batch * R * STRIDE + head * (STRIDE // H)
             below = attend_back(
@@ -297,10 +297,10 @@ def queries_kernel(
     BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr,
     BACK: tl.constexpr, PSEUDO: tl.constexpr,
 ):  # fmt: skip
-    """Tiles of queries, `P` inside each of `G` gaps and then its end: embedded layer by layer, scored, and back to the top layer.
+    """Compute tiles of queries, `P` inside each of `G` gaps and one at its end: all layers, the loss, and the top embedding's gradient.
 
-    Of each query are left its time features, what each head gathered, the denominators, and the gradient of its top embedding. The
-    embeddings (less the base) above each layer are `kept` as long as the tile is worked on.
+    Per query, the kernel stores its time features, the output of each head, the denominators, and the gradient of its top embedding. The
+    embeddings above each layer, minus the base vector, are in `kept` while the tile is computed.
     """
     batch = tl.program_id(0).to(tl.int64)
     share = tl.program_id(1)
@@ -315,7 +315,7 @@ def queries_kernel(
     objective = tl.zeros([BM], tl.float64)
     likelihood = tl.zeros([BM], tl.float64)
     for order in range(share, tiles, S):
-        first = (tiles - 1 - order) * BM  # what takes longest goes first
+        first = (tiles - 1 - order) * BM  # the longest tiles go first
         at = batch * tiles * BM + first
         query = first + lane
         valid = query < G * per_gap
@@ -408,7 +408,7 @@ def queries_back_kernel(
     H: tl.constexpr, D: tl.constexpr, TD: tl.constexpr, STRIDE: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
     EMBEDDED: tl.constexpr,
 ):  # fmt: skip
-    """From the gradient of the queries' embeddings above `layer` to that below it, in place, and of the layer's table."""
+    """Compute the gradient of the queries' embeddings below `layer` from that above it, in place, and that of the layer's table."""
     batch = tl.program_id(0).to(tl.int64)
     share = tl.program_id(1)
     program = batch * S + share
@@ -456,5 +456,5 @@ def queries_back_kernel(
 
 @triton.jit
 def try_kernel(out):
-    """The smallest kernel there is: does building and starting one work at all?"""
+    """A minimal kernel, to test whether kernels can be built and started."""
     tl.store(out, 1.0)

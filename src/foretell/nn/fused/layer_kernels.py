@@ -1,9 +1,9 @@
-"""The kernels of what follows attention in a layer: `tanh` and the residual, LayerNorm, a sublayer with GELU, LayerNorm again.
+"""The kernels for the part of a layer after attention: `tanh` and the residual, LayerNorm, a sublayer with GELU, LayerNorm again.
 
     x = embedding + tanh(attended),  y = norm_1(x),  s = y + contract(gelu(expand(y))),  out = norm_2(s)
 
-Rows are independent of each other. A program owns the rows that it writes, and its own row of sums for vectors of parameters; matrices
-get their gradients from products outside. Only imported where Triton is.
+Rows are independent of each other. A program writes only its own rows, and its own row of partial sums for gradients of vectors.
+Gradients of matrices are computed outside, by products. Imported only if Triton is installed.
 """
 
 # ruff: noqa: ANN001, ANN201 (a kernel's arguments are pointers and numbers of a language of its own)
@@ -32,7 +32,7 @@ def write_rows(table, row, there, values, STRIDE: tl.constexpr, OFFSET: tl.const
 
 @triton.jit
 def normal(x, eps, D: tl.constexpr):
-    """`(x − mean)/deviation`, and 1/deviation."""
+    """Return `(x − mean)/deviation` and 1/deviation."""
     centred = x - (tl.sum(x, 1) / D)[:, None]
     inverse = 1.0 / tl.sqrt(tl.sum(centred * centred, 1) / D + eps)
     return centred * inverse[:, None], inverse
@@ -48,7 +48,7 @@ def forwards_kernel(
     rows, attended, gain_1, shift_1, expand, of_expand, contract, of_contract, gain_2, shift_2, inner, out, eps, first_row, stop_row,
     W: tl.constexpr, D: tl.constexpr, F: tl.constexpr, TO: tl.constexpr, BM: tl.constexpr, BF: tl.constexpr, FP: tl.constexpr,
 ):  # fmt: skip
-    """From rows [., W] that end with embeddings, and what attention found, to `out` [., TO], which ends alike; `inner` is `s`."""
+    """Compute `out` [., TO] from rows [., W] whose last columns are embeddings, and the output of attention; `inner` is `s`."""
     row = first_row + tl.program_id(0).to(tl.int64) * BM + tl.arange(0, BM)
     there = row < stop_row
     wide = tl.arange(0, D)
@@ -65,7 +65,7 @@ def forwards_kernel(
     s_hat, _ = normal(s, eps, D)
     found = s_hat * tl.load(gain_2 + wide)[None, :] + tl.load(shift_2 + wide)[None, :]
     write_rows(out, row, there, found, TO, TO - D, D)
-    if TO > D:  # the next layer's input begins as this one's
+    if TO > D:  # the first columns of the next layer's input are those of this one
         column = tl.arange(0, FP)[None, :]
         before = there[:, None] & (column < W - D)
         tl.store(out + row[:, None] * TO + column, tl.load(rows + row[:, None] * W + column, mask=before), mask=before)
@@ -77,8 +77,9 @@ def back_kernel(
     back_rows, back_attended, normed, active, back_hidden, back_inner, sums, eps, first_row, stop_row,
     W: tl.constexpr, D: tl.constexpr, F: tl.constexpr, BM: tl.constexpr, BF: tl.constexpr,
 ):  # fmt: skip
-    """Gradients of embeddings and of what attention found, and the factors of those of matrices: `y`, its `active` hidden layer, and
-    the gradients of `s` and of the hidden layer. `sums` [programs, 5D + F]: of gain_2, shift_2, of_contract, gain_1, shift_1, of_expand.
+    """Compute gradients of embeddings and of the output of attention, and the factors of the gradients of matrices: `y`, the hidden layer
+    `active`, and the gradients of `s` and of the hidden layer. `sums` [programs, 5D + F] are partial gradients of gain_2, shift_2,
+    of_contract, gain_1, shift_1, of_expand.
     """
     program = tl.program_id(0)
     row = first_row + program.to(tl.int64) * BM + tl.arange(0, BM)

@@ -1,8 +1,8 @@
 """The plain A-NHP's loss of a batch and its gradients: parameters and times in, a differentiable scalar out.
 
 The gradients are computed together with the loss; the backward pass only scales them. `rows` below are
-`[0; 0; 0; 1; time; embedding]` of the events (the zeros make what follows start at a multiple of 16 bytes), and a layer's table is
-`rows @ matrix`: see `kernels.py` for what its columns are.
+`[0; 0; 0; 1; time; embedding]` of the events (the zeros align the rest to 16 bytes). A layer's table is
+`rows @ matrix`; `kernels.py` describes its columns.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-AT_ONCE = 2  # programs that a processor of the GPU works on at a time: their registers allow no more
-SHARE_COST = 0.6  # of a further share of a sequence, whose gradients must be summed, in tiles
-FEW_TILES = 8  # tiles of events of a sequence that one program works through
-SMALLEST, LARGEST = 16, 128  # dimensions for which there are tiles
+AT_ONCE = 2  # programs per multiprocessor of the GPU, limited by their registers
+SHARE_COST = 0.6  # cost of dividing a sequence once more, whose gradients must be summed, in tiles
+FEW_TILES = 8  # number of tiles of a sequence's events up to which one program computes them all
+SMALLEST, LARGEST = 16, 128  # smallest and largest dimension for which there are tiles
 MOST_TYPES = 1024
 
 
 @dataclass(frozen=True)
 class QueryTiling:
-    """Rows of a tile, keys it meets at a time, and how Triton builds the kernel."""
+    """Rows per tile, keys per iteration, and how Triton builds the kernel."""
 
     rows: int
     keys: int
@@ -39,19 +39,19 @@ class QueryTiling:
 @dataclass(frozen=True)
 class QueryTilings:
     queries: QueryTiling
-    queries_back: QueryTiling  # of as many rows as `queries`
+    queries_back: QueryTiling  # with the same number of rows as `queries`
     history: QueryTiling
     history_back: QueryTiling
 
 
-# Measured on an H200 at dimensions 32, 64 and 128: larger tiles run out of registers, smaller ones wait.
+# Measured on an H200 at dimensions 32, 64 and 128: larger tiles run out of registers, smaller ones have idle times.
 USUAL = QueryTilings(
     QueryTiling(32, 32, 4, 1), QueryTiling(32, 32, 4, 2), QueryTiling(16, 32, 4, 2), QueryTiling(16, 32, 4, 1)
 )
 WIDE = QueryTilings(
     QueryTiling(16, 32, 4, 1), QueryTiling(16, 32, 4, 1), QueryTiling(16, 32, 4, 1), QueryTiling(16, 32, 4, 1)
 )
-WIDE_ABOVE = 64  # dimensions
+WIDE_ABOVE = 64  # the largest dimension for `USUAL`
 
 
 def power_of_two(size: int) -> int:
@@ -72,7 +72,7 @@ class LossLayout:
 
     @property
     def key_width(self) -> int:
-        """Columns of a row without its value: what meets time, what meets the embedding, two levels and six zeros."""
+        """Columns of a row without its value: factors of time and of the embedding, two constant terms and six zeros."""
         return self.time_width + self.dim + 8
 
     @property
@@ -82,7 +82,7 @@ class LossLayout:
 
 @dataclass(frozen=True)
 class LossQueries:
-    """The batch and its queries, `P` inside each of the `N + 1` gaps and one at its end, and how times become features."""
+    """The batch, its queries (`P` inside each of the `N + 1` gaps and one at its end), and the waves of time features."""
 
     times: Tensor  # float64 [B, N]
     types: Tensor  # int64 [B, N]
@@ -90,10 +90,10 @@ class LossQueries:
     ends: Tensor  # float64 [B, N + 1]
     inside: Tensor  # float64 [B, (N + 1)·P]
     weights: Tensor  # float64 [B, (N + 1)·P]
-    waves: Tensor  # float64 [T], turns a unit of time
+    waves: Tensor  # float64 [T], turns per unit of time
     quarters: Tensor  # float64 [T], in turns
     bos: bool
-    log_unit: float  # is added to the logarithm of every intensity
+    log_unit: float  # added to the logarithm of every intensity
     pseudo_rate: float
 
 
@@ -106,7 +106,7 @@ def fused_loss(
     constant: Tensor,
     log_tau: Tensor,
 ) -> tuple[Tensor, Tensor]:
-    """The objective, and the negative log-likelihood, which is not to be differentiated: float64 scalars.
+    """Return the objective and the negative log-likelihood, which has no gradient: float64 scalars.
 
     matrices: [L, 4 + T + D, H·width]; vectors: [K or K + 1 with a `bos`, D]; w: [K, D], constant and log_tau: [K].
     """
@@ -133,7 +133,7 @@ class _Loss(torch.autograd.Function):
 
 @lru_cache(maxsize=256)
 def _shares(batch: int, tiles: int, device: torch.device) -> int:
-    """Programs among which the tiles of each sequence are dealt out, so that the last of them is done soonest."""
+    """Return the number of programs per sequence among which its tiles are divided, for the shortest total time."""
     slots = AT_ONCE * torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else 1
 
     def time(shares: int) -> float:
@@ -154,7 +154,7 @@ def _loss_and_gradients(
     *,
     back: bool,
 ) -> tuple[Tensor, tuple[Tensor, ...]]:
-    kernels: Any = import_module("foretell.nn.fused.kernels")  # not before it is needed: it needs Triton
+    kernels: Any = import_module("foretell.nn.fused.kernels")  # imported here, because it needs Triton
 
     tilings = USUAL if max(layout.dim, layout.time_width) <= WIDE_ABOVE else WIDE
     batch, events = asked.times.shape
@@ -169,7 +169,7 @@ def _loss_and_gradients(
     known = _of_types(matrices[0], vectors, 4 + features)
     front = 0 if known is None else len(known) - (4 + features)
     rows = [empty(count, front + inputs), *empty(layers - 1, count, inputs)]
-    # What is multiplied by a layer's matrix to give its table: for the first, where that is shorter, type and time.
+    # The factors whose products with `by_layer` are the tables; in the first layer [type; 1; time] if that is shorter.
     factors = [rows[0] if known is None else rows[0][:, : len(known)], *rows[1:]]
     by_layer = [matrices[0] if known is None else known, *matrices[1:]]
     tables = empty(layers, batch, keys, columns)
@@ -198,7 +198,7 @@ def _loss_and_gradients(
     of_time = empty(queries, layout.time_width)
     asked_gathered = empty((layers, heads, queries, dim) if back else 0)
     asked_denominators = empty((layers, heads, queries) if back else 0)
-    of_queries = empty((queries, dim) if back else 0)  # the gradient of their embeddings
+    of_queries = empty((queries, dim) if back else 0)  # the gradient of the queries' embeddings
     back_w = torch.zeros((programs, types, dim) if back else 0, device=device)
     back_levels = torch.zeros((programs, 2, types) if back else 0, device=device)
     losses = empty((programs, 2), dtype=torch.float64)
@@ -262,9 +262,9 @@ def _loss_and_gradients(
 
 
 def _of_types(matrix: Tensor, vectors: Tensor, others: int) -> Tensor | None:
-    """The first layer's matrix for rows that name the type instead of its vector, if there are fewer types than dimensions.
+    """Return the first layer's matrix for rows with the type instead of its vector, or None if there are more types than dimensions.
 
-    `[what each type's vector gives; zeros up to a multiple of 4; the rows of the constant and the time]`.
+    Its rows are: the products of each type's vector; zeros up to a multiple of 4; the rows of the constant and of the time.
     """
     if len(vectors) > vectors.shape[1]:
         return None

@@ -1,8 +1,8 @@
-"""The kernel of an A-NHP's head: from embeddings of queries to the loss, and back to what its gradients are made of.
+"""The kernel of an A-NHP's head: the loss from embeddings of queries, and the factors of its gradients.
 
 `λ_k = τ_k softplus(s_k)·r` with scores `s_k = (w_k·emb + c_k)/τ_k` and the mixture over time scales
-`r = 1 + Σ_j softplus(v_j·emb + d_j)·exp(−u/s_j)/s_j` where there is one. A program owns its rows, and its own row of sums.
-Only imported where Triton is.
+`r = 1 + Σ_j softplus(v_j·emb + d_j)·exp(−u/s_j)/s_j`, or `r = 1` without it. A program writes only its own rows, and its own row of sums.
+Imported only if Triton is installed.
 """
 
 # ruff: noqa: ANN001, ANN201 (a kernel's arguments are pointers and numbers of a language of its own)
@@ -31,10 +31,10 @@ def scores_kernel(
     unit, log_unit, rate, B, N, P, K, first_row,
     J: tl.constexpr, JP: tl.constexpr, D: tl.constexpr, BM: tl.constexpr, BK: tl.constexpr, BACK: tl.constexpr, PSEUDO: tl.constexpr,
 ):  # fmt: skip
-    """`matrix` [K + J, D]: `w` and `v`, with their constants. Embeddings `top` and their gradient `grad` [., D] have queries from
-    `first_row` on.
+    """`matrix` [K + J, D] has `w` and `v`; `constants` are their biases. Embeddings `top` and their gradient `grad` [., D] have queries
+    from `first_row` on.
 
-    `back` [queries, K + J]: gradients of `w·emb + c` and `v·emb + d`; `sums` [programs, 2K + J]: of constants, and of `log τ`;
+    `back` [queries, K + J]: gradients of `w·emb + c` and `v·emb + d`; `sums` [programs, 2K + J]: of biases, and of `log τ`;
     `losses` [programs, 2]: objective and negative log-likelihood.
     """
     program = tl.program_id(0)

@@ -1,10 +1,10 @@
-"""The kernels of range attention. Only imported where Triton is.
+"""The kernels of range attention. Imported only if Triton is installed.
 
-An ask is a row of `x` with a range `[low, high)` of keys. Asks come in tiles of up to `BM`, whose ranges lie in one window `[first, last)`.
-The `W` components of a key are computed as `WA`, or in two parts (`TWO`) as `WA` and `WB`, and the `D` of a value as `DD`: powers of two.
-The null key of the attention (logit 0, value 0) is where each softmax starts from: largest logit 0, sum 1.
+An "ask" is a row of `x` with a range `[low, high)` of keys. A tile has up to `BM` asks, whose ranges lie in one window `[first, last)`.
+The `W` components of a key are padded to `WA`, or computed in two parts (`TWO`), `WA` and `WB`; the `D` components of a value are padded to
+`DD`; all are powers of two. Each softmax starts from the null key (logit 0, value 0): largest logit 0, sum 1.
 
-A program owns the rows that it writes: results do not change from run to run.
+A program writes only its own rows, so results are deterministic.
 """
 
 # ruff: noqa: ANN001, ANN201 (a kernel's arguments are pointers and numbers of a language of its own)
@@ -19,7 +19,7 @@ from foretell.nn.fused.kernels import product
 
 @triton.jit
 def rows_of(table, row, there, wide, FIRST: tl.constexpr, SIZE: tl.constexpr):
-    """Some rows of a table with `wide` columns, from column `FIRST` on: [rows, SIZE], 0 beyond them."""
+    """Load some rows of a table with `wide` columns, from column `FIRST` on: [rows, SIZE], 0 outside."""
     column = FIRST + tl.arange(0, SIZE)
     place = row.to(tl.int64)[:, None] * wide + column[None, :]
     return tl.load(table + place, mask=there[:, None] & (column < wide)[None, :], other=0.0)
@@ -50,7 +50,7 @@ def forwards(
     x, k, v, row, low, high, tile_start, first, last, out, level, W, D,
     WA: tl.constexpr, WB: tl.constexpr, TWO: tl.constexpr, DD: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
 ):  # fmt: skip
-    """`out` [asks, D], and `level` [asks]: the logarithm of `1 + Σ α`."""
+    """Write the output of attention `out` [asks, D], and `level` [asks]: the logarithm of `1 + Σ α`."""
     tile = tl.program_id(0)
     ask, there, own, a, b = asks_of(tile, row, low, high, tile_start, BM)
     xa, xb = rows_of(x, own, there, W, 0, WA), rows_of(x, own, there, W, WA, WB)
@@ -80,7 +80,7 @@ def back_to_queries(
     x, k, v, row, low, high, tile_start, first, last, out, level, grad, share, grad_x, W, D,
     WA: tl.constexpr, WB: tl.constexpr, TWO: tl.constexpr, DD: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
 ):  # fmt: skip
-    """`grad_x` [asks, W], and `share` [asks]: what is taken off the gradient of every logit."""
+    """Write `grad_x` [asks, W], and `share` [asks], which is subtracted from the gradient of every logit."""
     tile = tl.program_id(0)
     ask, there, own, a, b = asks_of(tile, row, low, high, tile_start, BM)
     xa, xb = rows_of(x, own, there, W, 0, WA), rows_of(x, own, there, W, WA, WB)
@@ -114,7 +114,7 @@ def back_to_keys(
     x, k, v, row, low, high, tile_start, level, grad, share, chunk_block, chunk_start, chunk_tile, grad_k, grad_v, keys, W, D,
     WA: tl.constexpr, WB: tl.constexpr, TWO: tl.constexpr, DD: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
 ):  # fmt: skip
-    """Gradients of `BN` keys, from some of the tiles whose windows meet them."""
+    """Write the gradients of `BN` keys from some of the tiles whose windows contain them."""
     chunk = tl.program_id(0)
     key = tl.load(chunk_block + chunk) * BN + tl.arange(0, BN)
     known = key < keys

@@ -1,4 +1,4 @@
-"""Range attention by kernels: tiles of asks, made once from the ranges, and three launches for the way there and back."""
+"""Range attention with kernels, one launch forwards and two backwards; asks (a query with one range) are put into tiles once."""
 
 from __future__ import annotations
 
@@ -15,30 +15,30 @@ from foretell.nn.fused.available import kernels_run_on
 from foretell.nn.fused.loss import SMALLEST, power_of_two
 from foretell.nn.sparse_sum import LONGEST, Lists, int32, lists_of, summed
 
-ROWS, KEYS = 64, 32  # asks of a tile, and keys that it meets at a time
+ROWS, KEYS = 64, 32  # asks per tile, and keys per iteration
 FEWEST, CHUNKS = (
     8,
     8192,
-)  # tiles that a program goes through for a block of keys, and about how many programs there are at most
-IN_ONE_PART = 128  # components of keys
-WIDEST, DEEPEST = 160, 64  # components of keys and of values up to which tiles fit
+)  # least number of tiles that a program handles for a block of keys, and about the largest number of programs
+IN_ONE_PART = 128  # largest number of components of keys that are computed in one part
+WIDEST, DEEPEST = 160, 64  # largest numbers of components of keys and of values for which tiles fit
 
 
 @dataclass(frozen=True)
 class AskTiles:
-    """Queries in tiles; all int32."""
+    """Asks (a query with one range) in tiles; all tensors are int32."""
 
-    row: Tensor  # [asks]: of the queries
-    low: Tensor  # [asks]
+    row: Tensor  # [asks]: the query of each ask
+    low: Tensor  # [asks]: the range [low, high)
     high: Tensor
-    tile_start: Tensor  # [tiles + 1]: first ask
-    first: Tensor  # [tiles]: the window
+    tile_start: Tensor  # [tiles + 1]: the first ask of each tile
+    first: Tensor  # [tiles]: the window [first, last)
     last: Tensor
-    chunk_block: Tensor  # [chunks]: a block of keys, and some of the tiles whose windows meet it
-    chunk_start: Tensor  # [chunks + 1]: the first of them
+    chunk_block: Tensor  # [chunks]: a block of keys; a chunk has some of the tiles whose windows contain it
+    chunk_start: Tensor  # [chunks + 1]: position of each chunk's first tile in `chunk_tile`
     chunk_tile: Tensor
-    asks_of: Lists  # of every query
-    parts_of: Lists  # of every key: rows of what chunks find
+    asks_of: Lists  # the asks of every query
+    parts_of: Lists  # for every key, its rows in the outputs of chunks
 
     def to(self, device: torch.device) -> AskTiles:
         return AskTiles(*(getattr(self, field.name).to(device) for field in fields(self)))
@@ -47,7 +47,7 @@ class AskTiles:
 def ask_tiles(
     row: np.ndarray, low: np.ndarray, high: np.ndarray, starts: np.ndarray, ends: np.ndarray, queries: int, keys: int
 ) -> AskTiles:
-    """Asks that see something, in the order of their tiles; tile `t` has the asks `[starts[t], ends[t])`."""
+    """Make tiles from non-empty ranges, in the order of the tiles; tile `t` has the asks `[starts[t], ends[t])`."""
     first, last = np.minimum.reduceat(low, starts), np.maximum.reduceat(high, starts)
     blocks = -(-keys // KEYS)
     counts = (last - 1) // KEYS - first // KEYS + 1
@@ -83,7 +83,7 @@ def runs_by_kernels(x: Tensor, k: Tensor, v: Tensor) -> bool:
 
 
 def fits_kernels(like: Tensor, wide: int, deep: int) -> bool:
-    """Whether tables of this dtype and device, with keys of `wide` components and values of `deep`, are a matter for kernels."""
+    """Whether the kernels can be used for this dtype and device, with keys of `wide` components and values of `deep`."""
     return like.dtype == torch.float32 and wide <= WIDEST and 0 < deep <= DEEPEST and kernels_run_on(like.device)
 
 
@@ -92,7 +92,7 @@ def attention_by_kernels(x: Tensor, k: Tensor, v: Tensor, tiles: AskTiles) -> Te
 
 
 def _sizes(x: Tensor, v: Tensor) -> dict[str, int]:
-    """Keys are computed in one part where that fits: two are slower, though 72 components would be 64 and 16 instead of 128."""
+    """Return sizes of tiles. Keys are computed in one part if that fits: two parts are slower, even if they need less padding."""
     whole = power_of_two(x.shape[1])
     two = whole > IN_ONE_PART
     most = whole // 2 if two else whole
