@@ -39,7 +39,7 @@ def amount(text: str) -> int:
 
 
 def factor(text: str) -> float:
-    """Parse a factor on the usual limit."""
+    """Parse a factor by which a limit is multiplied, such as 10."""
     try:
         found = float(text)
     except ValueError:

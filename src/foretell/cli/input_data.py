@@ -99,7 +99,7 @@ def read_stdin() -> bytes:
     stream = sys.stdin.buffer
     try:
         ready, _, _ = select.select([stream], [], [], PATIENCE)
-    except (OSError, ValueError):  # a file without support for select
+    except (OSError, ValueError):  # a file that does not support `select`
         ready = [stream]
     if not ready:
         sys.stderr.write("waiting for events on stdin (end them with Ctrl-D)\n")

@@ -62,7 +62,7 @@ def _unraisable(found: Any) -> None:
 
 
 def _leave(code: object) -> NoReturn:
-    """Exit without the interpreter's shutdown, during which running Gloo threads could crash."""
+    """Flush the output and exit at once: Gloo threads may still run, and must not meet the interpreter's shutdown."""
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code if isinstance(code, int) else 0 if code is None else 1)
@@ -111,7 +111,7 @@ def _run() -> None:
         from foretell.lang.diagnostics import ProgramError
 
         lines = as_options(str(error)).splitlines()
-        placed = isinstance(error, ProgramError)  # its messages already have the word error and a position
+        placed = isinstance(error, ProgramError)  # its messages contain the word "error" and the position
         sys.stderr.write("".join(f"{line}\n" if placed else f"error: {line}\n" for line in lines))
         sys.exit(1)
     except BrokenPipeError:

@@ -47,7 +47,7 @@ def in_new_words(command: str, arguments: Sequence[str]) -> list[str]:
     renamed = RENAMED.get(command, {})
     new, plain = [], False
     for one in arguments:
-        plain = plain or one == "--"  # no options follow `--`
+        plain = plain or one == "--"  # arguments after `--` are not options
         name, equals, value = one.partition("=")
         new.append(one if plain or name not in renamed else f"{renamed[name]}{equals}{value}")
     return new

@@ -47,7 +47,7 @@ class OpenRun:
     data: EventData
     time_unit: str
     impossible: flags.Impossible  # the treatment of impossible events in the run, or in `data`
-    impossible_events: int = 0  # number in `data`: left out, or kept as unscored history
+    impossible_events: int = 0  # how many events of `data` were left out, or kept as unscored history
 
     def settled(
         self,
@@ -216,7 +216,7 @@ def _widened(model: IntensityModel, data: EventData) -> EventData:
 def check_unseen(
     model: IntensityModel, data: EventData, unseen: flags.UnseenChoice, params: Path | None = None, say: bool = True
 ) -> None:
-    """Print which parameter groups training (or a file of parameters) lacks; an error if `unseen` is `error`."""
+    """Print which parameter groups were not in training (or are not in `params`); raise an error if `unseen` is `error`."""
     from foretell.cli.show import NEVER_MET, said_unseen
 
     if not isinstance(model, GrowsVocabulary):

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from foretell.plan.plan import Plan
 
 
-DRAWN = 50  # sample size for possible events of products
+DRAWN = 50  # possible events that are sampled at each time, for products
 
 
 @flags.with_reading()

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from foretell.evaluate.prediction import Prediction
 
 Option = typer.Option
-FULLY_SHOWN = 3  # sequences; with more, each is one row
+FULLY_SHOWN = 3  # most sequences that are shown in full; if there are more, each gets one row
 
 
 class MethodChoice(StrEnum):

@@ -17,7 +17,7 @@ from typing import IO
 
 import typer
 
-POLL, GRACE = 0.05, 30.0  # seconds between checks of the processes, and until processes are killed after one has ended
+POLL, GRACE = 0.05, 30.0  # seconds: between checks of the processes, and before they are killed after a failure
 PARENT_POLL = 0.5  # seconds between checks of the parent process
 LAUNCHER, TORCHRUN = "FORETELL_LAUNCHER", "TORCHELASTIC_RUN_ID"
 

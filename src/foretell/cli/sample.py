@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from foretell.sampling.core.sampler import FutureCovariates
 
 Option = typer.Option
-FULLY_SHOWN = 3  # the most histories with more than one row
+FULLY_SHOWN = 3  # most histories whose futures get one row each
 COVARIATES = {
     "drawn": "covariates of drawn events: those of training events of their type, at random",
     "missing": "covariates of drawn events: missing",

@@ -165,7 +165,7 @@ def difference_tables(comparison: RunComparison) -> list[Table]:
 
 
 def functor_table(comparison: RunComparison) -> Table:
-    """Return the log-likelihood by functor, one column per run; only the most frequent functors."""
+    """Return a table of the log-likelihood by functor, for the most frequent functors, with one column per run."""
     names = ["functor", "events", *comparison.names]
     table = make_table("log-likelihood by functor, nats per event", names, ["functor"])
     for one in comparison.functors[:SHOWN_FUNCTORS]:
@@ -178,7 +178,7 @@ def functor_table(comparison: RunComparison) -> Table:
 
 
 def participant_table(evaluations: list[Evaluation]) -> Table:
-    """Return one row per model and pattern: how often the predicted places are wrong, given the time and the other places."""
+    """Return a table, one row per model and pattern: how often predicted places are wrong, given the time and the other places."""
     names = ["model", "pattern", "events", "candidates", "error"]
     table = make_table("participants, given time, functor and the places marked +", names, ["model", "pattern"])
     for evaluation in evaluations:

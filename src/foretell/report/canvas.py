@@ -104,7 +104,7 @@ def date_axis(axes: Any, clock: Clock, began: int | None, start: float, end: flo
     return True
 
 
-BURSTY = 30.0  # ratio of the highest intensities to the median, above which the axis is logarithmic
+BURSTY = 30.0  # the axis is logarithmic if the highest intensities are this many times the median
 
 
 def is_bursty(total: np.ndarray) -> bool:

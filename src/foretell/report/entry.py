@@ -15,10 +15,10 @@ from foretell.models.base import IntensityModel
 class Entry:
     name: str  # unique within a report
     model: IntensityModel
-    data: EventData  # the data as this model was scored on them
+    data: EventData  # the data on which this model was scored
     events: EventScores
     evaluation: dict[str, Any]  # from `Evaluation.to_json`
-    records: list[dict[str, Any]] = field(default_factory=list)  # one per epoch
+    records: list[dict[str, Any]] = field(default_factory=list)  # records of the epochs
     floor: bool = False  # True: a floor
     settings: str = ""  # the run's configuration, as TOML
     reused: bool = False  # True: the scores are those that `foretell evaluate` stored in the run folder

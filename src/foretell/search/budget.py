@@ -12,7 +12,7 @@ from foretell.errors import ForetellError
 from foretell.reading import read_json
 
 FILE = "budget.json"
-RESERVE, LEAST_RESERVE, MOST_RESERVE = 0.08, 2.0, 90.0  # for scores and the page: share, seconds
+RESERVE, LEAST_RESERVE, MOST_RESERVE = 0.08, 2.0, 90.0  # time for scores and the page
 KEEP_EVERY = 2.0  # seconds between writes of the file
 
 

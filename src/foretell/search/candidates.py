@@ -32,7 +32,7 @@ HAWKES_UNTIL = 2_000.0  # events per type below which starting from a Hawkes pro
 class Candidate:
     """A model with its training settings. A `variant` differs from the rules in one choice; it must be clearly better to be chosen."""
 
-    name: str  # of its folders: letters, digits, dashes
+    name: str  # part of its folders' names: letters, digits, dashes
     title: str
     tables: Tables
     why: str

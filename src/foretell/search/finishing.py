@@ -24,7 +24,7 @@ class FinalFit:
 
     candidate: Candidate
     number: int
-    rung: int  # of complete fits
+    rung: int  # the rung of complete fits
     base_seed: int
 
     @property

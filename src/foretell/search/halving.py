@@ -135,7 +135,7 @@ class AutoSearch:
         return long_enough[0] if long_enough else WHOLE
 
     def _promotions(self, every: Sequence[Candidate], done: Mapping[str, Record]) -> tuple[list[Rung], list[Rung]]:
-        """Return candidates at their next length: those of the best third, longest first, and the others, best first."""
+        """Return two lists of candidates at their next length: those of the best third, longest first, and the others, best first."""
         ahead: list[Rung] = []
         behind: list[tuple[float, Rung]] = []
         for place in reversed(range(WHOLE)):
@@ -300,7 +300,7 @@ class _Fit:
         return told
 
     def _start(self, dataset: Dataset) -> Callable[[IntensityModel], None]:
-        """Return a function that gives a model with a Hawkes start the Hawkes process that was fitted as a floor."""
+        """Return a function that starts a model from the Hawkes process that was fitted as a floor, if the model has one."""
 
         def start(model: IntensityModel) -> None:
             folder = self.search._unit_folder("hawkes").path / RUN

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Iterable
 from typing import Any, Generic, TypeVar
 
-POLL = 0.1  # seconds between a waiting thread's checks whether the queue was closed
+POLL = 0.1  # seconds after which a waiting thread checks again whether the queue was closed
 
 Made = TypeVar("Made")
 

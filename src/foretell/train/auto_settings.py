@@ -84,7 +84,7 @@ def choose_settings(
 
 
 LARGE = 20_000  # training events from which a wider model pays off
-WINDOW_EVENTS = 1024  # events of history before each window
+WINDOW_EVENTS = 1024  # events per window; the same number before it are its history
 DEV_SHARE = 0.1  # share of training sequences used as dev, if there is no dev split
 MANY_TIES = 0.002  # share of gaps that are ties
 FEW_EVENTS, FEW_PER_TYPE = 5_000, 20.0  # below either number, regularisation is necessary

@@ -43,12 +43,12 @@ class Checkpoint:
     progress: Progress
     model: dict[str, Tensor]
     best_model: dict[str, Tensor]
-    average: dict[str, Tensor]  # averaged parameters, if training averages them
+    average: dict[str, Tensor]  # averaged parameters; empty if training keeps no average
     carried: dict[str, Tensor]  # the model's state after the last step, for the next part of long sequences
     optimizer: dict[int, dict[str, Tensor]]
 
     def restore(self, model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> None:
-        """Restore the model and the optimizer. Changes nothing if the checkpoint belongs to another model."""
+        """Restore the model and the optimizer. Raises `ForetellError` if the checkpoint belongs to another model."""
         expected = _shapes(model.state_dict())
         fits = _shapes(self.model) == expected and _shapes(self.best_model) in ({}, expected)
         parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]

@@ -134,7 +134,7 @@ class TrainOptions:
     patience: int = option(10, flag="Epochs without a better dev score before stopping; 0: never.", least=0)
     schedule: Literal["cool", "cosine"] = "cool"  # cosine: a warm-up over 2 % of all steps, then down to 0 at the last
     cool: int = option(4, least=0)  # epochs without a better dev score before the learning rate is halved; 0: never
-    average: float = 0.0  # of the average of parameters: 0.99 averages over about 100 steps; 0: no average
+    average: float = 0.0  # average the parameters with this decay: 0.99 averages about 100 steps; 0: no
     decay: float = option(0.0, least=0)  # weights shrink by lr·decay per step (AdamW); 0: plain Adam, as in the paper
     pseudo_count: float = option(
         0.0, least=0

@@ -31,7 +31,7 @@ class TrainingInterrupt(Exception):  # noqa: N818 (not an error)
 
 
 class _Inside:
-    """Whether the running code may be abandoned at any line."""
+    """Counts nested `interruptible` contexts; above 0, the running code may be abandoned at any line."""
 
     depth = 0
 

@@ -12,7 +12,7 @@ from foretell.train.config import DataOptions, RunConfig, TrainOptions, make_con
 from foretell.wording import did_you_mean
 
 AUTO = "auto"
-SPLIT = (0.9, 0.1, 0.0)  # users of a forecaster bring the data to score themselves
+SPLIT = (0.9, 0.1, 0.0)  # train, dev, test: a user of a forecaster brings the test data
 # These settings are arguments of `fit` or of the constructor.
 READING = ("time_format", "timezone", "start", "observed_until", "sorted", "terms", "unknown")
 NOT_SETTINGS = ("path", "columns", "program", *READING)

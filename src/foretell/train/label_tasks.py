@@ -94,7 +94,7 @@ class LabelTask(Generic[TaskHeadT]):
         return nullcontext()
 
     def kept(self) -> dict[str, torch.Tensor]:
-        """Return nothing: a step depends on no state besides the parameters."""
+        """Return an empty dict: a step depends on no state besides the parameters."""
         return {}
 
     def restore(self, kept: dict[str, torch.Tensor]) -> None:

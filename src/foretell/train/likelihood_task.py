@@ -39,7 +39,7 @@ from foretell.train.processes import ProcessGroup
 from foretell.train.step import StepOptions, Stepper
 from foretell.train.trainer import StepLoss, TaskScore
 
-EXPIRY_STRIDE = 1_000_003  # between the seeds of batches with draws of their own
+EXPIRY_STRIDE = 1_000_003  # difference between the seeds of batches that make their own draws
 
 
 def batches_of(data: EventData, model: IntensityModel, window: Window, nodes: int) -> Iterator[tuple[list[int], Batch]]:

@@ -23,7 +23,7 @@ from foretell.wording import counted
 
 log = logging.getLogger("foretell")
 PROJECT = "foretell"
-IDS = "loggers.json"  # in a run folder: ids of runs in MLflow and Weights & Biases, for resumed training
+IDS = "loggers.json"  # in a run folder: ids of runs in MLflow and Weights & Biases
 
 
 class LogCallback(Callback):

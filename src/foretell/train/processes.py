@@ -76,7 +76,7 @@ class ProcessGroup:
 
 @contextmanager
 def _told() -> Iterator[None]:
-    """A context that turns the error for a process that has ended into a `ForetellError`."""
+    """A context in which the error of `torch.distributed` about an ended process becomes a `ForetellError`."""
     try:
         yield
     except RuntimeError as error:

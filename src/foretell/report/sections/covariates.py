@@ -14,7 +14,7 @@ from foretell.report.entry import Entry
 from foretell.report.markup import Markup, PageSection, element, figure, joined, remark, table, text_of
 
 TITLE = "What each column does"
-MOST_EVENTS = 20_000  # limit on the events that are scored: each column needs a dozen scores of all of them
+MOST_EVENTS = 20_000  # most events that are scored; each column needs a dozen scores of all events
 HEADS = ("column", "of", "importance", "change", "effect")
 
 

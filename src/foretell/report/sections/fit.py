@@ -39,7 +39,7 @@ class FitCurves:
     lowest: np.ndarray  # lower edge of the band around `expected`
     highest: np.ndarray
     share: np.ndarray  # probabilities of the predicted distribution
-    surplus: np.ndarray  # by how much the observed share of ended gaps exceeds each of them
+    surplus: np.ndarray  # observed share of gaps that ended by then, minus `share`
     tenths: np.ndarray  # number of gaps per tenth of the predicted distribution
 
     @property
@@ -150,7 +150,7 @@ def _curves(fit: FitCurves) -> dict[str, Any]:
 
 
 MOST_GROUPS = 14  # more cells would be unreadable
-NEVER_MET = "never met"  # events that the rules make possible but that no data contained: predicted at some times, never observed
+NEVER_MET = "never met"  # events that the rules make possible, but that are in no data
 
 
 @dataclass(frozen=True)

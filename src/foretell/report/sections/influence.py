@@ -15,12 +15,12 @@ from foretell.report.sections.fit import Grouping, group_events
 from foretell.report.sections.sequence import course
 
 MOST_GROUPS = 10
-EVENTS_OF_A_GROUP = 12  # events per group that are left out in turn
+EVENTS_OF_A_GROUP = 12  # events per group that are left out, one at a time
 FEWEST = 3  # with fewer events in a group, its mean is not shown
 MOST_SEQUENCES = 60
-LONGEST_HISTORY = 120  # events: in longer sequences, only events at the beginning are left out
+LONGEST_HISTORY = 120  # only events with fewer events before them are left out
 ENOUGH_SECONDS = 20.0  # per run; no further event is left out after this time
-NOTHING = 0.01  # of the logarithm: smaller effects are shown as none
+NOTHING = 0.01  # effects on the logarithm below this are shown as none
 STRONGEST = 5  # number of shades
 MOST_RUNS = 3
 TITLE = "What an event does to the others"
