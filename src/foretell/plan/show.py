@@ -288,7 +288,7 @@ def summary_lines(found: Sequence[SequenceSizes]) -> list[str]:
 
 
 def sizes_lines(found: Sequence[SequenceSizes], layout: DimensionLayout, each: bool = False) -> list[str]:
-    """Return one line per sequence (a summary if there are several, unless `each`), then totals by functor and by rule."""
+    """Return the lines of sizes: one line per sequence, or a summary unless `each`; then totals by functor and by rule."""
     text = {one.name: pretty_rule(one.rule) for one in layout.program.rules}
     slots, proofs, added, ranges, pairs = (
         sum((Counter(getattr(one, name)) for one in found), Counter[str]())

@@ -1,8 +1,8 @@
 """Slots of sequences at their events, with the versions of cells that they read and make → waves.
 
-A slot depends on the versions that it or the slots in its proofs read. A version depends on the version before it and on the slots of
-its additions. The wave of each is the length of its longest chain of dependences, computed event by event for all sequences in parallel.
-Embeddings, targets, proposals and versions are numbered in the order in which they are computed, so each step has slices of them.
+A slot depends on the version of its cell and on the slots in its proofs. A version depends on the version before it and on the slots of
+its additions. A wave number is the length of the longest chain of versions, computed event by event for all sequences in parallel.
+Embeddings, targets, proposals and versions are numbered in the order of their computation, so each step has slices of them.
 """
 
 from __future__ import annotations
