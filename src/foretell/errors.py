@@ -23,7 +23,7 @@ def short(value: object) -> str:
 
 
 class ForetellError(Exception):
-    """A mistake in the user's input. The message says where it is, what was found, what was expected and what to do.
+    """A mistake in the user's input. The message has its place, what was found, what was expected, and what to do.
 
     All errors of foretell are subclasses of this class.
 

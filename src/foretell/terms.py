@@ -3,7 +3,7 @@
 A name without parentheses is free text (`Nice Question`): only the spaces around it are removed. A name with
 parentheses may be a flat, ground term, `functor(arg,…)`, in which spaces are ignored: `join(eve, sales)` is
 `join(eve,sales)`. Functors and arguments start with a lower-case letter, are integers, or are in quotes.
-Other names with parentheses (`Buy (online)`) are free text, too, but an error where rules need terms.
+Other names with parentheses (`Buy (online)`) are free text, too; they are an error if terms are required.
 """
 
 from __future__ import annotations

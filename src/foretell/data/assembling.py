@@ -137,7 +137,7 @@ def _with_covariates(raw: RawEvents, columns: Columns, options: ReadOptions, pro
 
 
 def without_unknown(columns: Columns, known: np.ndarray, origin: Origin) -> tuple[Columns, Origin]:
-    """Keep only known events. If this drops a first event at time 0, the origin becomes "window", other first events stay unscored."""
+    """Keep only known events. If first events at time 0 are dropped, the origin becomes "window", and the other first events unscored."""
     kept = columns.keep(known)
     if origin == "window" or not not_from_zero(kept):
         return kept, origin

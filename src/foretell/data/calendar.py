@@ -1,4 +1,4 @@
-"""The calendar of a data set, which computes the hour of the week; it exists for more than two weeks of absolute times.
+"""The calendar of a data set, from which the hour of the week is computed. Only data with over two weeks of absolute times have one.
 
 Moments are float64 seconds since Monday 1970-01-05T00:00Z. A zone consists of the moments at which its offset changes, and the
 offsets between them. Local time is a moment plus the offset at this moment.

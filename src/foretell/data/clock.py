@@ -67,7 +67,7 @@ class Clock:
         return None if instant is None else iso_text((instant + 500) // 1000 * 1000, self.zone)
 
     def with_iso(self, value: Any, start: int | None) -> Any:
-        """Return nested plain values, with a key `iso` added beside every `time`; unchanged without an absolute start."""
+        """Add a key `iso` next to each key `time` in nested plain values; return them unchanged without an absolute start."""
         if start is None or self.seconds_per_unit is None:
             return value
         if isinstance(value, list | tuple):

@@ -1,4 +1,4 @@
-"""Covariates: columns named by the user, taken from the attributes, and encoded with statistics of the training data.
+"""Covariates: attributes that the user has named, and their encoding with statistics of the training data.
 
 In: names (`amount`, `channel:category`) and attributes. Out: `CovariateEncoding`, fitted once, stored with a model and applied to
 any data. A number is standardised (NaN if it is missing). A category becomes a code: 0 if it is missing, 1 if it is rare or does

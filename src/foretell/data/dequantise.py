@@ -17,7 +17,7 @@ NEAR, FEW, OFF = (
     100.0,
     0.05,
     0.02,
-)  # gaps below NEAR times the smallest are tested, if their share is FEW, to be within OFF of a multiple
+)  # longest tested gap (in smallest gaps), least share of tested gaps, tolerance (in smallest gaps)
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class SpreadData:
 
 
 def grid_of(data: EventData) -> float | None:
-    """Return the spacing of the grid of almost all times: the smallest gap, if other gaps are its multiples, or a decimal spacing.
+    """Return the spacing of a grid on which almost all times lie: the smallest gap if other gaps are multiples of it, or a decimal number.
 
     Without such a grid, it is the smallest positive gap if there are ties, else None.
     """
@@ -51,7 +51,7 @@ def grid_of(data: EventData) -> float | None:
 
 
 def dequantise(data: EventData, grid: float | None = None, seed: int = 0) -> SpreadData:
-    """Replace every time `t` by `t + grid·U` with `U` uniform on [0, 1), in increasing order within ties.
+    """Replace each time `t` by `t + grid·U`, with `U` uniform on [0, 1). Within a tie, the draws are sorted.
 
     A first event at time 0 (`origin = "first-event"`) stays at 0. With `grid=None`, the grid is that of the data.
     """

@@ -19,7 +19,7 @@ from foretell.data.timestamps import NS
 FEWEST = 100  # a column with fewer values on pairs of neighbouring events is not tested
 MOST_VALUES = 1_000  # a column with more distinct numbers is not used to predict types
 OF_TYPES = 0.8  # the share of mistakes about the next type that a leak avoids
-MISTAKES = 0.05  # the share of mistakes without the column, below which it is not tested
+MISTAKES = 0.05  # types are not tested if fewer mistakes are made without the column
 OF_GAPS = 0.95  # the rank correlation of a leak with the gap
 OF_MEANS = 0.9  # the share of the variance of log-gaps that a leak of categories explains
 
@@ -99,7 +99,8 @@ def _pairs(data: EventData) -> _Pairs:
 
 
 def _of_types(values: Attribute, pairs: _Pairs, static: bool) -> float | None:
-    """Return the share of mistakes about the next type that a column avoids; None if small. Static values predict it per position."""
+    """Return the share of mistakes about the next type that a column avoids, or None below `OF_TYPES`. A static value is combined
+    with the event's index."""
     codes = _codes(values)
     there = None if codes is None else ~values.missing()
     if codes is None or there is None or there.sum() < FEWEST:

@@ -175,7 +175,7 @@ def save(data: EventData, path: str | Path) -> None:
 
 
 def save_dataset(dataset: Dataset, folder: str | Path, suffix: str = ".jsonl.gz") -> None:
-    """Write the splits of a data set, its card and, where types have names, `types.json` into a folder.
+    """Write the splits of a data set and its card into a folder, and also `types.json` if types have names.
 
     Args:
         dataset: the data set.
@@ -215,7 +215,7 @@ def suffix_of(path: Path) -> str | None:
 
 
 def read(path: Path, options: ReadOptions, vocabulary: Vocabulary | None = None) -> RawEvents:
-    """Read a file's sequences and mistakes, with times as written. If a format has several names per event, the vocabulary decides."""
+    """Read a file's sequences and mistakes; times stay as written. In XES, the vocabulary decides which of two names an event gets."""
     return read_splits({"train": path}, options, vocabulary)["train"]
 
 

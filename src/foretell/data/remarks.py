@@ -29,7 +29,7 @@ def _joined(found: Sequence[tuple[str, str]]) -> tuple[str, str]:
 
 
 def _numbers(sentence: str, other: str) -> str:
-    """Return the part of `other` from the first to the last number that differs, such as ` (733 of 733)`."""
+    """Return the part of `other` from the first to the last differing number, in parentheses: ` (733 of 733)`."""
     pairs = list(zip(_NUMBER.finditer(sentence), _NUMBER.finditer(other), strict=True))
     differing = [there for here, there in pairs if here[0] != there[0]]
     return f" ({other[differing[0].start() : differing[-1].end()]})" if differing else ""

@@ -44,7 +44,7 @@ class CodedColumn:
         return self.values[int(self.codes[row])]
 
     def where(self, wanted: Callable[[str], bool]) -> np.ndarray:
-        """Return bool [rows]: `wanted` of each value."""
+        """Return bool [rows]: the result of `wanted` for each cell."""
         return np.fromiter(map(wanted, self.values), dtype=bool, count=len(self.values))[self.codes]
 
     def stripped(self) -> CodedColumn:
@@ -64,7 +64,7 @@ class TimeColumn:
 
 
 class TableSource(Protocol):
-    """The interface of a table in some file format: it returns single columns."""
+    """The interface of a table in some file format; its methods return single columns."""
 
     path: str
     unit: PlaceUnit
@@ -362,7 +362,7 @@ def text_times(cells: CodedColumn, options: ReadOptions) -> TimeColumn:
 
 
 def read_numbers(values: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-    """Return the texts as int64 if all are integers, else as float64, and a mask of those that could be read. Empty text is 0, False."""
+    """Return the texts as int64 if all are integers, else as float64, and a mask of valid ones. Invalid or empty text becomes 0."""
     joined = "".join(values)
     if (
         joined.isascii() and "_" not in joined and "" not in values

@@ -1,4 +1,4 @@
-"""Hours of the week: the hour of each moment, and the observed time in each hour, in a time zone.
+"""Hours of the week in a time zone: the hour of a moment, and the observed time in each hour.
 
 Hour 0 begins on Monday at midnight, local time. The time in hour `h` up to a moment is a function of local time that grows by the
 same amount every week; spans across a change of the zone's offset are corrected.

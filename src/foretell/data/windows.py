@@ -83,7 +83,7 @@ def _cut(data: EventData, spans: list[WindowSpan], given_first: bool) -> Columns
     scored[inner] = np.maximum(scored[inner], columns.times[(starts + own - 1)[inner]])
     kept = columns.at_events(rows)
     unscored = np.zeros(len(rows), dtype=bool) if kept["unscored"] is None else kept["unscored"].copy()
-    # Mark history per event, too: `scored_from` cannot separate history at time 0 of the window from scored events at that time.
+    # `scored_from` alone cannot separate history at time 0 of a window from scored events at time 0, so history is marked per event.
     unscored |= np.arange(len(rows)) < np.repeat(offsets[:-1] + own - first, stop - first)
     absolute = None
     if columns.starts is not None:

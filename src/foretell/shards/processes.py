@@ -45,8 +45,8 @@ class _Worker:
     def exit_code(self) -> int | None:
         """Return the exit code of its process; None if it is not known within a second.
 
-        The executor's thread waits for the process, too. The second of the two threads that wait sees no code until the
-        first one has stored it.
+        The executor's thread waits for the process, too. If that thread gets the exit code first, this one cannot read it
+        until it is stored.
         """
         if self.process is None:
             return None

@@ -24,7 +24,7 @@ from foretell.shards.store import ShardStore, Table, joined
 from foretell.wording import counted
 
 SHARD_EVENTS = 4_000  # a shard has consecutive items with at least this many events
-ATTEMPTS = 4  # attempts to compute a shard whose workers die, before an error
+ATTEMPTS = 4  # a shard whose workers have died this many times is an error
 NUMBERING = 1  # version of cuts and tables: increase it when either changes
 
 TableWork = Callable[[Any, Sequence[Any]], Iterator[Table]]  # (shared input, items' values) → one table per item

@@ -196,7 +196,7 @@ class _Packing:
         return assemble(0, made, vocabulary, "part", options, self.vocabulary is not None)
 
     def _with_covariates_of(self, raw: RawEvents) -> ReadOptions:
-        """Return the options without the covariates that only other parts have; a covariate in no part stays, and is an error later."""
+        """Return the options without covariates that only occur in other parts. One that occurs in no part stays, and is an error later."""
         here = {*raw.attributes, *raw.sequence_attributes, *(key for one in raw.metadata for key in one)}
         everywhere = self.keys | set(self.facts.kinds)
 

@@ -89,7 +89,7 @@ def _filled(
     path: Path,
     progress: Progress,
 ) -> BucketFolder | None:
-    """Write all rows to buckets; return None if there are no batches. A batch comes with the header, and its end in the file."""
+    """Write all rows to buckets; return None if there are no batches. `batches` yields (header, rows, bytes of the file read so far)."""
     folder, plain = None, set[str]()
     size = path.stat().st_size * (PACKED_GAIN if path.suffix == ".gz" else 1)
     for header, batch, done in batches:

@@ -1,7 +1,7 @@
 """Settings for all parts of a data set together, computed from facts that are collected part by part.
 
 In: `RawEvents` of each part. Out: `SettledParts`: the format of times, the unit, whether clocks start at first events, the
-vocabulary, and the kinds of attributes. They equal what `placing` and `assembling` determine on the whole data, without estimates.
+vocabulary, and the kinds of attributes. The settings are exactly those that `placing` and `assembling` would determine on the whole data.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ class PartFacts:
         return in_words(digest) if self.worded else digest
 
     def _kinds(self) -> dict[str, AttributeKind]:
-        """Return the stored kind of each attribute: the parts' kind; number for integers and numbers; otherwise text."""
+        """Return the stored kind of each attribute. If the parts' kinds differ, integers and numbers become numbers, all others text."""
         settled: dict[str, AttributeKind] = {}
         for name, kinds in self.kinds.items():
             if len(kinds) == 1:

@@ -70,7 +70,7 @@ def _loaded(name: str, configuration: str | None, source: str) -> dict[str, Any]
 
 
 def _read(table: pyarrow.Table, path: str, options: ReadOptions) -> tuple[RawEvents, int | None]:
-    """Read one split; return it with its number of types, or None if the split does not have this number."""
+    """Read one split; return it with its number of types, or with None if this number is unknown."""
     names = set(table.column_names)
     if not {"time_since_start", "times"} & names:
         return gathered(arrow_table(table, path, options), options.terms), None

@@ -1,4 +1,4 @@
-"""OCEL 2.0 logs → `EventTable`: an event with related objects becomes a term, whose arguments are the objects by qualifier.
+"""OCEL 2.0 logs → `EventTable`. An event with related objects becomes a term; its arguments are the objects, ordered by qualifier.
 
 By default, the log is one sequence. With `sequence=TYPE`, there is one sequence per object of that type, with its related events;
 objects of this type are then not arguments.

@@ -164,7 +164,7 @@ def _postgresql(database: str, statement: str) -> pyarrow.Table:
 
 
 def _plain_types(table: pyarrow.Table) -> pyarrow.Table:
-    """Replace columns of types that Arrow lacks: `numeric` becomes float64, others stay as the text that they arrive as."""
+    """Convert columns of types that Arrow lacks, which arrive as text: `numeric` becomes float64, others stay text."""
     pa = _module("pyarrow", "")
     for place, column in enumerate(table.columns):
         if isinstance(column.type, pa.BaseExtensionType):

@@ -36,7 +36,7 @@ def read_only(path: str | Path) -> Iterator[sqlite3.Connection]:
 
 
 def _is_alone(path: Path) -> bool:
-    """Whether a database in WAL mode has no log file now; then `immutable` avoids that SQLite creates one.
+    """Whether a database in WAL mode has no log file now. It is then opened as immutable, so that SQLite does not create a log file.
 
     Raises:
         UnreadableFile: there is a log file without its index, which SQLite would have to write.

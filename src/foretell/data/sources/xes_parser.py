@@ -74,7 +74,7 @@ def parse(chunks: Iterable[bytes]) -> XesColumns:
         handler.fault(
             f"not XML that can be read: {said} at column {error.offset + 1}; is the file whole?", error.lineno
         )
-    except (LookupError, ValueError) as error:  # the XML declares an encoding that is unknown or unsuitable
+    except (LookupError, ValueError) as error:  # the declared encoding is unknown or not suitable for XML
         handler.fault(f"not XML that can be read: {error}; save it as UTF-8")
     except XmlError as refused:
         handler.fault(str(refused))
