@@ -39,7 +39,7 @@ def run() -> None:
 
 
 def _handle_interrupts(interrupted: list[bool]) -> Any:
-    """Install a handler that records Ctrl-C and raises KeyboardInterrupt; does nothing in a thread, or if SIGINT is ignored."""
+    """Install a handler that records Ctrl-C and raises KeyboardInterrupt; not in a thread, and not if SIGINT has another handler."""
 
     def on_signal(signum: int, frame: FrameType | None) -> None:
         interrupted.append(True)

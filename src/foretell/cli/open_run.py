@@ -196,7 +196,7 @@ def own_data(run: RunFolder) -> Dataset:
 
 @contextmanager
 def own_program(run: RunFolder) -> Iterator[None]:
-    """A context in which mistakes in a run's program do not show its lines, because a run from elsewhere may name any file."""
+    """A context in which errors in a run's program do not show lines of its file: a run from elsewhere may name any file."""
     try:
         yield
     except ProgramError as error:

@@ -1,7 +1,7 @@
 """The result of a search: a leaderboard on dev from the records of its units, with the chosen candidate and the reason.
 
 The best candidate on dev that is no variant is chosen, unless a variant is better by more than the standard error of their difference:
-of many variants, the best on dev is often best by luck, and seldom the best on other data.
+the best of many variants on dev is often best by luck, and seldom best on other data.
 """
 
 from __future__ import annotations

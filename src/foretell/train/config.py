@@ -148,7 +148,7 @@ class TrainOptions:
     dev_points: int = option(5, least=1)  # draws per gap for the dev score, the same after every epoch
     window: Window = "all"
     seed: int = option(0, flag="The same seed gives the same run.")
-    init: str = option("", flag=INIT)  # parameters that this run lacks start fresh
+    init: str = option("", flag=INIT)  # parameters that the source run lacks start fresh
     init_head: bool = False  # from a pretrained run, also take the head for masked types as start of the intensities
     device: str = option("cpu", flag="cpu, cuda, cuda:1 or auto.")
     dtype: Literal["float32", "float64"] = option("float32", flag="float32 or float64.")

@@ -184,7 +184,7 @@ class RunFolder:
             self._write(CONFIG, head + mark + re.sub(r"(?m)^epochs = \d+", f"epochs = {epochs}", rest, count=1))
 
     def model(self, device: str = "cpu") -> IntensityModel:
-        """Return the model of a run that was trained to predict the next event."""
+        """Return the trained model of a run whose task is to predict the next event."""
         return load_model(self._model_path(), device)
 
     def network(self, device: str = "cpu") -> Network:

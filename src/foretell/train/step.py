@@ -59,7 +59,7 @@ class StepOptions:
 
 @dataclass(frozen=True)
 class PieceLimits:
-    """The largest numbers of queries in a piece: for sequences that are encoded together, and for queries that are computed together."""
+    """The most queries in a piece: `encoded` for sequences that are encoded together, `queried` for queries computed together."""
 
     encoded: int
     queried: int

@@ -68,7 +68,7 @@ def futures_section(
 
 
 def _window(sequence: EventSequence, start: float) -> tuple[float, float] | None:
-    """Return the time range of futures: it contains the last of the shown events. None if there are too few."""
+    """Return the time range of futures: it contains the last of the shown events. None if there are too few events."""
     times = sequence.times[shown_part(sequence.times, start)]
     ahead = min(AHEAD, len(times) // 3)
     if len(times) < FEWEST:
