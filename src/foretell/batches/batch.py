@@ -36,7 +36,7 @@ def length_buckets(
 
     Sequences of equal length are shuffled, and batches are cut at other positions at every call. A batch whose share of padding is above
     `max_padding` is split (usually the one with the longest sequences); 1.0 splits none. `max_tokens` also limits a batch's padded size
-    (sequences × longest); a longer sequence is a batch of its own.
+    (sequences × longest); a sequence above that limit gets a batch alone.
     """
     assert batch_size >= 1 and (max_tokens is None or max_tokens >= 1)
     sizes = np.asarray(lengths, dtype=np.int64)

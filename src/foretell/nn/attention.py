@@ -33,7 +33,7 @@ MOST_TILES = {"cpu": 8, "cuda": 4}
 ENOUGH_PRODUCTS, MANY_ROWS = (
     128,
     512,
-)  # products in a batch that keep a GPU busy; number of rows from which they are divided
+)  # so many products keep a GPU busy; rows are divided from MANY_ROWS on
 TILE_ELEMENTS = 1 << 22  # limit of queries × keys of a tile, for one sequence
 SAVED_ELEMENTS = (
     1 << 26
@@ -62,7 +62,7 @@ class Visible:
 class Tile:
     """Queries `[row, row_end)`, which attend to the null key and to the first `keys` events.
 
-    All queries see the columns before `unsure`; from there on, `mask` adds -inf where a query does not see the key.
+    All queries see the columns before `unsure`. From that column on, `mask` adds -inf where a query does not see the key.
     """
 
     row: int

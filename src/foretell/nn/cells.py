@@ -90,8 +90,8 @@ class WaveTables:
 
     waves: Waves
     matrices: Sequence[Tensor]
-    elapsed: Tensor  # [embeddings, 1]: since the version that each embedding reads, in the model's unit
-    elapsed_before: Tensor  # [versions, 1]: since the version before
+    elapsed: Tensor  # [embeddings, 1]: time since the version that each embedding reads, in the model's unit
+    elapsed_before: Tensor  # [versions, 1]: time since the version before
     deduced: Tensor  # [targets, D]: constant parts of the sums of deductions
     gates: Tensor  # [proposals, gates]: constant parts of the sums of proposals
     blocks: Tensor  # [·, D, D]

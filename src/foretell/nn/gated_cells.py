@@ -31,7 +31,7 @@ class GatedCells(WaveRun):
         self.tiny = torch.finfo(self.sums.dtype).tiny / torch.finfo(self.sums.dtype).eps
         self.own = new(waves.embeddings, 2, dim)  # c − c̄ and exp(−δ(t−s)) of each embedding's own cell
         self.cells = new(waves.versions, 3, dim)
-        self.earlier = new(waves.versions, 2, dim)  # these two, of the version before each update
+        self.earlier = new(waves.versions, 2, dim)  # likewise for the version before each update
         self.now = new(waves.versions, 3, dim)  # just before each update: c(s), c̄, |c(s) − c̄|
         self.mean = new(waves.versions, 2, dim)  # Σ w, Σ w/δ
         self.change = new(waves.proposals, 2, dim)  # Δc, Δc̄
@@ -59,7 +59,7 @@ class GatedCells(WaveRun):
         return stages, updates, proposals
 
     def _gate_parts(self, gates: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Split gates into the shares that enter and that are forgotten [·, 2, D] (cell, target), candidate [·, 1, D] and decay [·, D]."""
+        """Return the input and the forget gates ([·, 2, D] each, for cell and target), the candidate [·, 1, D] and the decay [·, D]."""
         both = gates[:, : 4 * self.dim].unflatten(1, (2, 2, self.dim))
         candidate, decay = gates[:, 4 * self.dim :].unflatten(1, (2, self.dim)).unbind(1)
         return both[:, :, 0], both[:, :, 1], candidate.unsqueeze(1), decay

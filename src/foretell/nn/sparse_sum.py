@@ -19,7 +19,7 @@ LONGEST = 128  # rows that a GPU sums one after the other; longer lists are cut 
 
 @dataclass(frozen=True)
 class Lists:
-    """The rows of each target, as slices of `rows`. With `parts`, the targets are parts, and `parts` lists those of each final target."""
+    """The rows of each target, as slices of `rows`. With `parts`, slices are parts of lists, and `parts` has those of each target."""
 
     rows: Tensor  # int32 [pairs]
     start: Tensor  # int32 [targets + 1]

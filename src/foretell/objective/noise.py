@@ -170,7 +170,9 @@ class NoiseProcess:
             part = slice(first, first + EVENTS_AT_ONCE)
             now = times[:, part]
             before = torch.ones(now.shape[1], now.shape[1], dtype=now.dtype, device=now.device).tril()
-            elapsed = (now.unsqueeze(2) - now.unsqueeze(1)).clamp(min=0.0)  # [B, at this event, by this event]
+            elapsed = (now.unsqueeze(2) - now.unsqueeze(1)).clamp(
+                min=0.0
+            )  # [B, n, n]: from each event (last axis) to each later one
             decay = torch.exp(-elapsed.unsqueeze(1) * self.beta[:, None, None]) * before  # [B, J, n, n]
             new = (decay @ effect[:, part].transpose(1, 2)).transpose(1, 2)
             kept = torch.exp(-(now - since).unsqueeze(-1) * self.beta).unsqueeze(-1)

@@ -85,7 +85,7 @@ class Profile:
 
     def when(self, mass: Tensor, marks: Tensor) -> Tensor:
         """Return the elapsed time at which the integral of a mark reaches `mass`: [...] from [...] and [...]. It must reach it."""
-        # Where the rate is 0 the integral is constant; `_last` returns the last of such steps, which is before the integral rises again.
+        # The integral is constant where the rate is 0: of several steps with the same integral, `_last` returns the last one.
         step = _last(self.mass, marks, mass)
         rate = self.rate[marks, step]
         more = torch.where(rate > 0.0, (mass - self.mass[marks, step]) / rate, 0.0)
@@ -234,7 +234,7 @@ class TimedNoise:
     """`λ^q_k(t)` of a Hawkes process, plus two step functions for each mark `k`, of two elapsed times."""
 
     kind: ClassVar[str] = "timed"
-    hawkes: Hawkes  # the constant and falling parts; its rates and those of the profiles already contain their weights in the sum
+    hawkes: Hawkes  # gives the constant and falling parts; all rates already contain their weights in the sum
     since_start: Profile  # step function of the time since the sequence began
     since_own: Profile  # step function of the time since the last event of the same mark; not used before the first one
 

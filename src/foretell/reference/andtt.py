@@ -3,8 +3,8 @@
 Each function is one equation, for one fact at one time, by recursion over layers and proofs. Parameters are float64, by
 their canonical names (`deduce.rule3.W`, `add.post(joke).1.K`, `intensity.message.tau`), and gradients flow back to them.
 
-An *r* is a rule with values for the variables in its parameter names. Each r has its own pool, or its own attention head. If two r have
-the same parameter name, they have the same matrices.
+An *r* is a rule with values for the variables in its parameter names. Each r has its own pool, or its own attention head. Two r with
+the same parameter name have the same matrices.
 
 States are numbered as in `reference.database`: state 0 is before `bos`, and event `j` (`bos` is 0) happens in state `j`.
 A query that has seen `n` events uses state `n + 1`.

@@ -1,6 +1,6 @@
 """The database through time (docs/explanation/database.md) as loops and sets: everything is recomputed after every change.
 
-A fact is a tuple: a functor, then constants. This code is slow and simple. It is the test oracle for `ground/`, and the one to read first.
+A fact is a tuple: a functor, then constants. This code is slow and simple: read it first. It is the test oracle for `ground/`.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """The kernels of the plain A-NHP's loss. Imported only if Triton is installed.
 
 Names: `R` keys of a sequence (its events, after a `bos` if there is one), `T` time features, padded to a power of two `TD`, `D` the
-dimension, `H` heads, `L` layers. A row of a layer's table has these columns for each head: the key's factors of a query's time features
-(`TD`) and of its embedding (`D`); 8 columns, of which two are constant terms of logits, for events as queries and for queries, and the
-others are zero; and the value (`D`).
+dimension, `H` heads, `L` layers. A row of a layer's table has these columns for each head: factors that multiply a query's time features
+(`TD`), factors that multiply its embedding (`D`), 8 columns for constants, and the value (`D`). Of the 8, the first is the constant term
+of logits if an event attends, the second if a query attends; the others are zero.
 Each softmax starts from the null key of the attention (logit 0, value 0): largest logit 0, sum 1.
 
 A program adds only to its own rows of a buffer, and in a fixed order, so results are deterministic.

@@ -19,7 +19,7 @@ ROWS, KEYS = 64, 32  # asks per tile, and keys per iteration
 FEWEST, CHUNKS = (
     8,
     8192,
-)  # least number of tiles that a program handles for a block of keys, and about the largest number of programs
+)  # tiles that a program handles for a block of keys, at least; number of programs, at most, roughly
 IN_ONE_PART = 128  # largest number of components of keys that are computed in one part
 WIDEST, DEEPEST = 160, 64  # largest numbers of components of keys and of values for which tiles fit
 

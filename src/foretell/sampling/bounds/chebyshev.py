@@ -3,8 +3,8 @@
 On a window `t = middle + half·s`, `-1 <= s <= 1`, a quantity is the polynomial through its values at Chebyshev's nodes, up to `remainder`.
 The error at the nodes is 0: there the values are those of the network. Linear maps apply to values and remainders alike. A curve `f` of a
 polynomial `p` is not a polynomial; the polynomial through its values at `n + 1` nodes has an error of at most `2^-n` times the largest
-`(n+1)`-th coefficient of `f(p(s + z))`, as a series in `z`, anywhere on the window. That coefficient is bounded by combining bounds of the
-coefficients of `p`, which follow from its own, with those of `f` on the range of `p`.
+`(n+1)`-th coefficient of `f(p(s + z))`, as a series in `z`, for any `s`. That coefficient is bounded in terms of the Taylor coefficients
+of `p` and `f`: for `p` they are bounded on the whole window, for `f` on the range of `p`.
 
 With one node, in the middle of a window of length 0, a quantity is just its value. All numbers are float64. Rounding is added to the
 remainder where numbers enter: at least `ROUNDED` times their size. Linear maps add up these errors with the absolute sizes of all terms, so
@@ -29,7 +29,7 @@ DEGREE = 3  # the fastest for trained models: 2 needs more pieces, and with 4 ea
 SLACK = 1e-9  # relative allowance for rounding in sums
 ROUNDED = 4e-14  # relative error of every number; more than a sum of some hundred terms loses
 PHASE = 8.0 * 2.0**-53  # relative rounding error of a phase
-SMALLEST = 1e-300  # smaller numbers lose digits
+SMALLEST = 1e-300  # float64 loses digits below this
 
 
 @dataclass(frozen=True)
@@ -242,7 +242,7 @@ def exp_off(p: PolynomialShape, remainder: Tensor) -> Tensor:
     """Return a bound of the distance between `e^x` and the polynomial through its values, where `x` is `p` up to `remainder`."""
     most = p.most.unbind(0)
     degree = len(most)
-    series = [most[0]]  # coefficients from the first on; the one before is 1
+    series = [most[0]]  # coefficients 1, 2, …; coefficient 0 is 1
     for k in range(2, degree + 2):  # k·c_k = Σ_i i·p_i·c_{k−i}, with c the coefficients of the result
         found = most[k - 1] if k <= degree else torch.zeros_like(most[0])
         for i in range(1, min(k - 1, degree) + 1):
@@ -336,7 +336,7 @@ def curve_piece(
 ) -> ChebyshevPiece:
     """Return the piece of a curve of `x` that is never further than `most` from its value at the centre.
 
-    `slope` bounds the first Taylor coefficient anywhere within reach; `bounds` are those of the second and later ones.
+    `slope` bounds the first Taylor coefficient of the curve anywhere within reach, `bounds` the second and later ones.
     """
     beyond = coefficient_beyond(bounds, shape.most).mul_(0.5**x.degree).add_(ROUNDED)
     off = torch.addcmul(beyond, slope, x.remainder)

@@ -84,7 +84,7 @@ def normalised(x: ChebyshevPiece, eps: float) -> ChebyshevPiece:
 
     Bounds are for whole rows, as root mean squares. Let `A_i` bound the i-th Taylor coefficient of the centred row anywhere, and `A_0` its
     size. The coefficients of the variance are at most those of `(Σ A_i zⁱ)²`. The inverse root of a function that starts at `q` or more has
-    coefficients no larger than those of `(1 − y)^(-1/2)/√q`. Those of the result are at most those of this series times the row's.
+    coefficients no larger than those of `(1 − y)^(-1/2)/√q`. The product of this series and the row's bounds the result.
     If the row has an error vector `r`, the result's error is at most `|r|/√q`: this map has no larger slope in any direction.
     """
     size = x.v.shape[-1]

@@ -37,7 +37,7 @@ LONGEST_TIMES = 100.0  # limit of waiting for a next event, in lengths of the lo
 
 
 def sampling_start(history: EventSequence, start: float | None) -> SamplingStart:
-    """Return where futures start: at the end of observation, or at `start`. Events after it are ignored; before it nothing else happens."""
+    """Return where futures start: at `start`, or else at the end of observation. Events of the history after `start` are ignored."""
     check_history(history)
     if start is None:
         return SamplingStart(history, len(history), history.t_end)
@@ -133,7 +133,7 @@ def sample(
         model: the model.
         history: what has happened so far.
         horizon: the length of each future; may be left out if `events` is given.
-        n: how many futures.
+        n: the number of futures.
         start: where futures begin; default: the history's `t_end`.
         events: the largest number of events in a future; default: 10,000.
         seed: the seed of the random numbers.

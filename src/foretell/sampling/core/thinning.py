@@ -366,7 +366,7 @@ def _judged(found: Bounds, edges: Tensor, first: float, waste: float) -> tuple[T
     over = (found.upper - found.middle).clamp(min=0.0)
     wasted = over * lengths  # rejected proposals
     loose = torch.minimum(over / (LOOSE * found.middle).clamp(min=1e-300), wasted / waste)
-    loose = torch.maximum(loose, wasted / CROWDED)  # also if the intensity in the middle is high
+    loose = torch.maximum(loose, wasted / CROWDED)  # limits rejected proposals even where the intensity is high
     loose = torch.where(lengths > 0.0, loose.nan_to_num(nan=math.inf), 0.0)
     short = lengths <= 2.0 * SHORTEST * edges[:, 1:].abs().clamp(min=first)  # twice, because edges are rounded
     fine = (loose <= 1.0) | (short & found.upper.isfinite())

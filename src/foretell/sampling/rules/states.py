@@ -189,7 +189,7 @@ class DatabaseStates:
         return found
 
     def _parted(self, items: Sequence[int], fact_of: Callable[[int], int]) -> tuple[list[int], list[int]]:
-        """Split items by their facts: those of other facts, and those of parts of products."""
+        """Split items in two lists: items whose fact belongs to no product, and items whose fact is in a part of a product."""
         parts, keys = self.engine.wiring.part_functors, self.grounding.keys
         of_parts = [one for one in items if keys[fact_of(one)][0] in parts] if parts else []
         known = set(of_parts)
