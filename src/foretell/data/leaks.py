@@ -121,7 +121,7 @@ def _of_types(values: Attribute, pairs: _Pairs, static: bool) -> float | None:
 
 
 def _of_gaps(values: Attribute, pairs: _Pairs, data: EventData) -> float | None:
-    """Return how well a column determines the gap to the next event, or None if it does not."""
+    """Return how well a column determines the gap to the next event; None below the threshold."""
     there = ~values.missing() & (pairs.gap > 0.0)
     if there.sum() < FEWEST or len(np.unique(pairs.gap[there])) < 3:
         return None

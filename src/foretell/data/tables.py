@@ -26,7 +26,7 @@ from foretell.terms import NameProblem, NotATerm, build, normalise
 from foretell.wording import did_you_mean
 
 ONE_STREAM = "stream"  # the id of the only sequence of a table without a column `sequence`
-MOST_CATEGORIES = 1000  # a text column with more distinct values, most of them in one row only, is free text
+MOST_CATEGORIES = 1000  # a text column with more distinct values, and in over half of its rows a new one, is free text
 NUMBER = re.compile(r"[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?\Z")
 _NO_NUMBER = re.compile(r"[-+]?(?:nan|inf|infinity)\Z", re.IGNORECASE)
 _INTEGER = re.compile(r"(?:0|[1-9][0-9]{0,9})\Z")
@@ -395,5 +395,5 @@ def text_attribute(cells: CodedColumn) -> Attribute | None:
 
 
 def is_free_text(distinct: int, rows: int) -> bool:
-    """Whether a text column has more than `MOST_CATEGORIES` distinct values, in more than half of its rows."""
+    """Whether a text column has more than `MOST_CATEGORIES` distinct values, and more than half as many as it has rows."""
     return distinct > MOST_CATEGORIES and 2 * distinct > rows

@@ -238,7 +238,7 @@ class SplitWriter:
 
 
 def shard_cuts(offsets: np.ndarray, most: int = SHARD_EVENTS) -> Iterator[tuple[int, int]]:
-    """Yield (start, stop) of runs with at most `most` events and at most `most` sequences, but at least one sequence."""
+    """Yield (start, stop) of runs of sequences. A run has at most `most` sequences and, if it has several, at most `most` events."""
     start, count = 0, len(offsets) - 1
     while start < count:
         stop = int(np.searchsorted(offsets, offsets[start] + most, side="right")) - 1

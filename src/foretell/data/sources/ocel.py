@@ -91,8 +91,8 @@ def _table(log: ObjectLog, cases: Sequence[tuple[str, ObjectEvent]], columns: Co
 
 
 def _slots(log: ObjectLog, event: ObjectEvent, columns: ColumnMap) -> dict[str, list[str]]:
-    """Return the objects of an event by qualifier, or by type if there is no qualifier. A user's choice of arguments selects among
-    them. Objects that are sequences are left out."""
+    """Return the objects of an event by qualifier, or by type if there is no qualifier. If `columns.args` is set, only objects with
+    these qualifiers or types are returned. Objects that are sequences are left out."""
     found: dict[str, list[str]] = {}
     for qualifier, target in event.relations:
         kind = log.object_types.get(target, "")
