@@ -75,6 +75,20 @@ def test_events_that_nothing_declares_are_taken_where_that_is_asked_for(run: Pat
         assert "1 event that nothing declares" in fine(*command, "--undeclared", "exogenous").err
 
 
+def test_a_training_and_a_search_take_them_and_a_run_keeps_the_choice(run: Path, tmp_path: Path) -> None:
+    log = write_events(tmp_path / "log.jsonl", "u1", "u2")
+    log.write_text(log.read_text().replace("buy(u1,tea)", "look(u1)"), encoding="utf-8")
+    sizes = '[train]\nepochs = 1\n[model]\nkind = "ndtt"\ndim = 2\n'
+    config = tmp_path / "c.toml"
+    config.write_text(f'[data]\npath = "{log}"\n{sizes}program = "{tmp_path / "shop.ndtt"}"\n', encoding="utf-8")
+    asked = ("train", config, "--out", tmp_path / "other", "--no-floors", "--quiet")
+    assert "look(u1)" in refused(*asked)
+    fine(*asked, "--undeclared", "exogenous")
+    assert "1 event that nothing declares" not in fine("evaluate", tmp_path / "other", log, "--no-times").err
+    for model in ((), ("--model", "nhp")):
+        assert "--undeclared is" in refused("train", "--data", log, *model, "--undeclared", "exogenous")
+
+
 def test_the_limit_of_instantiations_holds_in_every_command(run: Path, tmp_path: Path) -> None:
     wide = tmp_path / "wide.ndtt"
     wide.write_text("p(1..60).\n:- event(buy).\nbuy(A) :- p(A), p(B), p(C), p(D).\n", encoding="utf-8")

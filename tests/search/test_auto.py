@@ -170,12 +170,17 @@ def test_a_loaded_data_set_is_searched_too_and_test_can_be_left_alone(data: Path
 
 
 def test_models_of_a_program_are_searched(tmp_path: Path):
-    out = tmp_path / "out"
+    out, log = tmp_path / "out", tmp_path / "log.jsonl"
+    log.write_text((LIBRARY.with_suffix("") / "example.jsonl").read_text().replace('["borrow', '["opened", "borrow', 1))
+    log.write_text(log.read_text().replace("[1.0,", "[0.5, 1.0,", 1))
+    assert "opened" in refused("auto", log, "--program", LIBRARY, "--out", out)
     told = foretell(
         "auto",
-        LIBRARY.with_suffix("") / "example.jsonl",
+        log,
         "--program",
         LIBRARY,
+        "--undeclared",
+        "exogenous",
         "--minutes",
         0.4,
         "--out",
@@ -186,12 +191,14 @@ def test_models_of_a_program_are_searched(tmp_path: Path):
     )
     assert told.code == 0, told.err
     assert {"s2ndtt"} <= {one["candidate"] for one in told.json["entries"]} and RunFolder.open(out / "best").config()
+    assert 'undeclared = "exogenous"' in (out / "best" / "config.toml").read_text()
 
 
 def test_mistakes_are_a_message_and_leave_nothing(data: Path, tmp_path: Path):
     assert "--minutes" in refused("auto", data, "--minutes", 0, "--out", tmp_path / "a")
     assert "--jobs" in refused("auto", data, "--minutes", 0.1, "--jobs", 0, "--out", tmp_path / "b")
     assert "nothing to search" in refused("auto")
+    assert "give a program" in refused("auto", data, "--undeclared", "exogenous", "--out", tmp_path / "c")
     assert foretell("auto", tmp_path / "nowhere", "--out", tmp_path / "c").code == 1
     few = replace(ft.load(data), dev=None, test=None)
     assert few.train is not None

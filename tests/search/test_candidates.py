@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from foretell.search.candidates import candidates_for
+import pytest
+
+from foretell.errors import ForetellError
+from foretell.search.candidates import candidates_for, rules_of
 from foretell.train.auto_settings import DataTraits, choose_settings, with_settings
 from foretell.train.config import make_config
 
@@ -30,6 +33,16 @@ def test_the_first_candidate_is_what_train_chooses():
         assert first.tables == {"model": chosen["model"], "train": chosen["train"]} and not first.variant
     rules = candidates_for(FEW, "cpu", program="robocup")[0]
     assert rules.tables["model"]["kind"] == "s2ndtt" and rules.tables["model"]["program"] == "robocup"
+
+
+def test_what_happens_to_undeclared_events_is_said_to_all_models_of_rules():
+    found = candidates_for(FEW, "cpu", program="robocup", undeclared="exogenous")
+    said = {one.name: one.tables["model"].get("undeclared") for one in found}
+    assert said == {**dict.fromkeys(said), **dict.fromkeys(("s2ndtt", "andtt", "ndtt"), "exogenous")}
+    with pytest.raises(ForetellError, match="there are none: give a program"):
+        rules_of({"undeclared": "exogenous"})
+    with pytest.raises(ForetellError, match=r"unknown key `model\.dim`"):
+        rules_of({"program": "robocup", "dim": 3})
 
 
 def test_kinds_and_variants():

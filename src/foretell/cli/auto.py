@@ -32,6 +32,7 @@ def auto(
     program: Annotated[
         Path | None, Option(help="Rules: models made of them are tried, too. P.ndtt, or robocup.")
     ] = None,
+    undeclared: flags.ModelUndeclaredOption = None,
     out: Annotated[
         Path | None, Option("--out", "-o", help="The folder to write, and to go on with; default: auto/DATA.")
     ] = None,
@@ -61,6 +62,8 @@ def auto(
         given["data"]["path"] = source
     check_source(None, given, "search")
     add(given, flags.with_participants(columns, participants), None)
+    if undeclared is not None:
+        given["model"] = {"undeclared": undeclared.value}
     device, seed = given["train"].pop("device", "auto"), given["train"].pop("seed", 0)
     with bar(quiet) as progress, stopping() as asked:
         found = search(

@@ -92,6 +92,13 @@ OtherUndeclaredOption = Annotated[
         help="Events that the rules do not declare: an error, or taken to be exogenous; default: as in training.",
     ),
 ]
+ModelUndeclaredOption = Annotated[
+    UndeclaredChoice | None,
+    typer.Option(
+        "--undeclared",
+        help="Events that the rules do not declare: an error, or taken to be exogenous; default: the file's, or an error.",
+    ),
+]
 ColumnsOption = Annotated[
     str, typer.Option("--columns", help="Columns of a long table: sequence=patient,time=when,event=code.")
 ]

@@ -52,6 +52,7 @@ def train(
         str | None, Option(help="anhp, andtt, ndtt, hawkes, poisson, …; default: auto, what suits the data, by rule.")
     ] = None,
     program: Annotated[Path | None, Option(help="Rules that become the network: P.ndtt, or robocup.")] = None,
+    undeclared: flags.ModelUndeclaredOption = None,
     preset: Annotated[str | None, Option(help="paper: the model and its training as the paper has them.")] = None,
     out: Annotated[Path | None, Option("--out", "-o", help="The folder to write; default: runs/DATA-MODEL.")] = None,
     resume: flags.ResumeOption = None,
@@ -78,6 +79,8 @@ def train(
         given["model"]["kind"] = model or "andtt"
     if program is not None:
         given["model"]["program"] = str(program)
+    if undeclared is not None:
+        given["model"]["undeclared"] = undeclared.value
     if preset is not None:
         given["preset"] = preset  # pyright: ignore[reportArgumentType]
     if task or given["task"]:
@@ -91,7 +94,7 @@ def train(
         more = config is not None or out is not None or any(given.values())
         return resume_run(resume, more, request, epochs)
     check_source(config, given, "train")
-    _check_program(given["model"])
+    _check_rules(given["model"], alone=config is None)
     train_run((config, given), out, request)
 
 
@@ -132,14 +135,18 @@ def check_source(config: Path | None, given: flags.Given, verb: str) -> None:
         )
 
 
-def _check_program(given: dict[str, Any]) -> None:
-    if given.get("program") and given.get("kind", "auto") != "auto":
+def _check_rules(given: dict[str, Any], *, alone: bool) -> None:
+    """`alone`: there is no file that may have a program."""
+    flag = next((name for name in ("program", "undeclared") if given.get(name)), None)
+    if flag == "undeclared" and alone and given.get("kind", "auto") == "auto":
+        raise ForetellError("--undeclared is about events of rules, and there are none: give --program, too")
+    if flag is not None and given.get("kind", "auto") != "auto":
         from foretell.models.registry import find_model, model_specs
 
         if not find_model(given["kind"]).about.has_rules:
             kinds = " and ".join(one.kind for one in model_specs() if one.has_rules)
             raise ForetellError(
-                f"--program is for {kinds}, which are made of rules, and --model {given['kind']} has none: "
+                f"--{flag} is for {kinds}, which are made of rules, and --model {given['kind']} has none: "
                 "leave out one of the two"
             )
 

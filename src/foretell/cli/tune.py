@@ -36,6 +36,7 @@ def tune(
         ),
     ] = None,
     model: Annotated[str | None, Option(help="anhp, nhp, s2p2, …; default: that of the file, or anhp.")] = None,
+    undeclared: flags.ModelUndeclaredOption = None,
     out: Annotated[
         Path | None,
         Option("--out", "-o", help="The folder to write, and to go on with; default: tune/CONFIG, or tune/DATA-MODEL."),
@@ -57,7 +58,9 @@ def tune(
     source = "the command line" if config is None else str(config)
     table = {} if config is None else read_config(config)
     options = _options(table.pop("search", {}), given["search"], source)
-    added = {"data": given["data"], "train": given["train"], "model": {} if model is None else {"kind": model}}
+    asked = {"kind": model, "undeclared": None if undeclared is None else undeclared.value}
+    added = {**given, "model": {key: value for key, value in asked.items() if value is not None}}
+    del added["search"]
     for section, values in added.items():
         if values:
             table[section] = {**table.get(section, {}), **values}

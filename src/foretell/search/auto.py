@@ -32,6 +32,7 @@ from foretell.reproduce.experiment import Results, read_definition, results_of
 from foretell.reproduce.queue import ReproduceOptions, run_units
 from foretell.reproduce.unit import UnitFolder
 from foretell.search.budget import KEEP_EVERY, Budget, keep_budget, open_budget
+from foretell.search.candidates import rules_of
 from foretell.search.halving import DEV_SCORES, FLOORS, AutoSearch, rule_model, settled_dataset, unit_folders
 from foretell.search.leaderboard import Leaderboard, leaderboard
 from foretell.search.page import comparison_page
@@ -231,8 +232,9 @@ def _define(table: Mapping[str, Any], folder: Path, options: AutoOptions) -> Non
 def _definition(given: Mapping[str, Any], device: str) -> dict[str, Any]:
     """Return the definition of a search: the data settings, the traits of the data, and whether models without rules can be compared
     with those of the program."""
-    program = str(given.get("model", {}).get("program", ""))
-    model = {"kind": "s2ndtt", "program": program} if program else {}
+    rules = rules_of(given.get("model", {}))
+    program = rules.get("program", "")
+    model = {"kind": "s2ndtt", **rules} if program else {}
     config = with_whole_paths(make_config({**given, "model": model}, "options"))
     dataset = load_run(config)
     assert dataset.train is not None
@@ -253,7 +255,7 @@ def _definition(given: Mapping[str, Any], device: str) -> dict[str, Any]:
         )
     found: dict[str, Any] = {"kind": "auto", "title": dataset.card.name, "device": device, "dataset": data}
     if program:
-        found["program"] = getattr(config.model, "program", program)
+        found |= rules | {"program": getattr(config.model, "program", program)}
         found["without_rules"] = _comparable(config, dataset)
     found |= {"train": dict(given.get("train", {})), "traits": asdict(traits)}
     bounds = asdict(read_limits())

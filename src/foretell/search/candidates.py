@@ -10,7 +10,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from foretell.errors import ForetellError
 from foretell.models.registry import find_model
+from foretell.options import unknown_keys
 from foretell.train.auto_settings import DataTraits, choose_settings, with_settings
 
 Tables = dict[str, dict[str, Any]]  # the tables "model" and "train" of a configuration
@@ -25,6 +27,8 @@ RULE_KINDS: dict[str, Tables] = {
     "andtt": {"model": {"dim": 16, "layers": 1}, "train": {"decay": 1.0}},
     "ndtt": {"model": {"dim": 16}, "train": {"decay": 1.0}},
 }
+# The keys of [model] that a search takes.
+RULE_KEYS = ["program", "undeclared"]
 HAWKES_UNTIL = 2_000.0  # events per type below which starting from a Hawkes process is tried
 
 
@@ -39,25 +43,43 @@ class Candidate:
     variant: bool = False
 
 
+def rules_of(model: Mapping[str, Any]) -> dict[str, str]:
+    """Return the checked keys of [model] that a user may fix: the program, and how to treat events that it does not declare."""
+    problems = unknown_keys(model, RULE_KEYS, "auto", "model.")
+    if "undeclared" in model and "program" not in model:
+        problems.append("auto: `undeclared` is about events of rules, and there are none: give a program, too")
+    if problems:
+        raise ForetellError("\n".join(problems))
+    return {key: str(value) for key, value in model.items()}
+
+
 def candidates_for(
-    traits: DataTraits, device: str, *, program: str = "", decays: int = 0, without_rules: bool = True
+    traits: DataTraits,
+    device: str,
+    *,
+    program: str = "",
+    undeclared: str = "",
+    decays: int = 0,
+    without_rules: bool = True,
 ) -> list[Candidate]:
-    """Return the candidates, in order. `decays`: of a fitted Hawkes process; `without_rules`: include models without rules."""
-    found = list(_of_rules(traits, device, program)) if program else []
+    """Return the candidates, in order. `undeclared`: the option of models of rules; `decays`: of a fitted Hawkes process;
+    `without_rules`: include models without rules."""
+    rules = {"program": program, **({"undeclared": undeclared} if undeclared else {})}
+    found = list(_of_rules(traits, device, rules)) if program else []
     if without_rules:
         found += _plain(traits, device, decays, first=not program)
     return found
 
 
-def _of_rules(traits: DataTraits, device: str, program: str) -> Iterator[Candidate]:
+def _of_rules(traits: DataTraits, device: str, rules: Mapping[str, str]) -> Iterator[Candidate]:
     chosen = _by_rule(traits, device, program=True)
-    chosen["model"]["program"] = program
+    chosen["model"] |= rules
     kind = chosen["model"]["kind"]
     yield Candidate(kind, find_model(kind).about.title, chosen, "what the rules choose for data with a program")
     few = "decay" in chosen["train"]
     for other, own in RULE_KINDS.items():
         train = {key: value for key, value in own["train"].items() if key != "decay" or few}
-        tables = {"model": {"kind": other, "program": program, **own["model"]}, "train": {**chosen["train"], **train}}
+        tables = {"model": {"kind": other, **rules, **own["model"]}, "train": {**chosen["train"], **train}}
         yield Candidate(other, find_model(other).about.title, tables, "another kind of model made of the same rules")
 
 

@@ -38,7 +38,7 @@ from foretell.train.likelihood_task import scored_alike
 from foretell.train.run import CONFIG, RunFolder
 from foretell.train.splits import load_run
 
-KEYS = ("kind", "title", "device", "dataset", "program", "train", "traits", "without_rules", "limits")
+KEYS = ("kind", "title", "device", "dataset", "program", "undeclared", "train", "traits", "without_rules", "limits")
 FLOORS = ("poisson", "weekly", "hawkes")
 SHARES = (1 / 9, 1 / 3, 1.0)  # of the epochs that the rules give
 WHOLE = len(SHARES) - 1
@@ -83,7 +83,8 @@ class AutoSearch:
         self.folder, self.table, self.source = definition.folder, definition.table, definition.source
         self.traits = DataTraits(**definition.table["traits"])
         self.device = str(definition.table["device"])
-        self.program = str(definition.table.get("program", ""))
+        self.rules = {key: str(definition.table[key]) for key in ("program", "undeclared") if key in definition.table}
+        self.program = self.rules.get("program", "")
         self.without_rules = bool(definition.table.get("without_rules", True))
 
     # The list of units.
@@ -111,9 +112,7 @@ class AutoSearch:
 
     def candidates(self, decays: int) -> list[Candidate]:
         """Return all candidates, with the settings that the user has fixed."""
-        found = candidates_for(
-            self.traits, self.device, program=self.program, decays=decays, without_rules=self.without_rules
-        )
+        found = candidates_for(self.traits, self.device, **self.rules, decays=decays, without_rules=self.without_rules)
         fixed = {key: value for key, value in self.table.get("train", {}).items()}
         return [replace(one, tables={**one.tables, "train": {**one.tables["train"], **fixed}}) for one in found]
 
