@@ -81,7 +81,7 @@ def from_frame(
         args: columns whose values become arguments of event names, such as `buy(books)`.
         t_start: the column with the start of a sequence's observation; default: `t_start`, if it exists.
         t_end: the column with the end of a sequence's observation; default: `t_end`, if it exists.
-        score_from: the column with the time from which a sequence is scored; default: `score_from`, if it exists.
+        score_from: the column with the time up to which a sequence is history, and not scored; default: `score_from`, if it exists.
         time_format: `iso`, `number`, `unix-s`, …, or a pattern such as `%d/%m/%Y`.
         timezone: the zone of times without one, and of output; default: the column's zone, or UTC.
         start: when windows start: `first-event`, `day`, `week`, `month`, or a time.
