@@ -2,11 +2,10 @@
 
     python experiments/crossvalidate.py experiments/mimic2/space.toml --data DATA_FOLDER
 
-`space.toml` is a configuration in which a list holds the choices for a key. Random settings, and the plain defaults, are scored on
-a few folds; the best go on to more folds; then settings near the best join in. Every fit is logged in `crossvalidation.json`
-beside the space (`space-x.toml`: `crossvalidation-x.json`). A fit that is there already is not repeated, so that a search which was
-stopped goes on where it was. With `folds = 0` there are no folds: a setting is fitted on train and judged on dev, and what else are numbers
-of folds are seeds.
+`space.toml` is a configuration in which a list contains the choices for a key. Random settings, and the plain defaults, are scored on
+a few folds; the best are scored on more folds; then settings near the best are added. Every fit is logged in `crossvalidation.json`
+beside the space (`space-x.toml`: `crossvalidation-x.json`). A logged fit is not repeated, so that a stopped search is continued. With
+`folds = 0` there are no folds: a setting is fitted on train and scored on dev, and seeds take the place of the numbers of folds.
 """
 
 from __future__ import annotations
@@ -47,13 +46,13 @@ class Search:
     folds: int = (
         5  # of a partition; fold number n is fold n % folds of partition n // folds; 0: dev judges, n is a seed
     )
-    stopping: float = 0.1  # share of the sequences that are not scored which chooses the epoch
-    draws: int = 40  # random settings; all settings, where there are no more than these
-    rounds: int = 0  # times that settings near the best join in
-    changes: int = 10  # settings that join in a round, each one of the best with one or two keys drawn again
-    rungs: tuple[int, ...] = (2, 5)  # folds that a setting has been scored on after each rung
-    keep: tuple[int, ...] = (10, 1)  # settings that are left after each rung; the last rung is climbed once, at the end
-    plain: bool = True  # whether the library's defaults are tried as well
+    stopping: float = 0.1  # share of the sequences outside a fold on which the epoch is chosen
+    draws: int = 40  # number of random settings; if there are fewer settings, all are tried
+    rounds: int = 0  # number of rounds in which settings near the best are added
+    changes: int = 10  # settings that a round adds, each one of the best with one or two keys drawn again
+    rungs: tuple[int, ...] = (2, 5)  # number of folds that a setting has been scored on after each rung
+    keep: tuple[int, ...] = (10, 1)  # settings that remain after each rung; the last rung comes once, at the end
+    plain: bool = True  # whether the library's defaults are also tried
     seed: int = 0
 
     @classmethod
@@ -90,7 +89,7 @@ class Space:
 
     @property
     def plain(self) -> Setting:
-        """The library's defaults for this kind of model (and these rules, where it is made of rules)."""
+        """Return the library's defaults for this kind of model (and, for a model of rules, for this program)."""
         kept = ("model", "kind"), ("model", "program")
         return setting_of({key: values[0] for key, values in self.choices.items() if key in kept})
 
@@ -106,9 +105,9 @@ class Space:
         ]
 
     def near(self, setting: Setting, rng: np.random.Generator) -> Setting:
-        """The setting with one or two of its free keys at another choice."""
+        """Return the setting with other choices for one or two of its free keys."""
         free = [key for key, values in self.choices.items() if len(values) > 1]
-        config = make_config(setting)  # has the defaults of the keys that the setting leaves out
+        config = make_config(setting)  # adds the defaults of missing keys
         changed = {(section, key): getattr(getattr(config, section), key) for section, key in self.choices}
         for place in rng.choice(len(free), size=min(len(free), int(rng.integers(1, 3))), replace=False):
             others = [value for value in self.choices[free[place]] if value != changed[free[place]]]
@@ -118,11 +117,11 @@ class Space:
 
 @dataclass
 class Log:
-    """Every setting that was tried, with the score of each fold; on disk after every fit."""
+    """Every setting that was tried, with the score of each fold; it is written to disk after every fit."""
 
     path: Path
     shared_out: dict[str, Any]  # how sequences are shared out into folds: scores of other folds cannot be compared
-    trials: dict[str, dict[str, Any]] = field(default_factory=dict)  # by `name_of` the setting
+    trials: dict[str, dict[str, Any]] = field(default_factory=dict)  # by name of the setting
 
     def __post_init__(self) -> None:
         if self.path.exists():
@@ -137,7 +136,7 @@ class Log:
         return self.trials.setdefault(name_of(setting), {"setting": setting, "folds": []})["folds"]
 
     def score(self, setting: Setting, count: int) -> float:
-        """Nats a scored event over the first folds; a fit that failed is worse than all others."""
+        """Return nats per scored event over the first folds; a failed fit is worse than all others."""
         folds = self.folds(setting)[:count]
         if any(fold["log_likelihood"] is None for fold in folds):
             return -math.inf
@@ -153,15 +152,15 @@ class Log:
 
 @dataclass(frozen=True)
 class Bench:
-    """The sequences of train and then of dev, and the log: what a search runs on."""
+    """The inputs of a search: the sequences of train and then of dev, and the log."""
 
     data: EventData
     search: Search
     log: Log
-    train: int = 0  # how many of the sequences are of train; counts where there are no folds
+    train: int = 0  # number of sequences of train; used if there are no folds
 
     def climb(self, settings: Sequence[Setting], rungs: Sequence[tuple[int, int]]) -> list[Setting]:
-        """Score on more and more folds, keeping fewer and fewer settings, the best first."""
+        """Score fewer and fewer settings on more and more folds; return the remaining settings, best first."""
         left = list({name_of(setting): setting for setting in settings}.values())
         for count, keep in rungs:
             for setting in left:
@@ -180,7 +179,7 @@ class Bench:
             sys.stdout.flush()
 
     def fold(self, setting: Setting, number: int) -> dict[str, Any]:
-        """Fit on what a fold leaves, choose the epoch on a slice of that, score the fold."""
+        """Fit on the sequences outside a fold, choose the epoch on a part of them, and score the fold."""
         if self.search.folds:
             parts = partition(len(self.data), number, self.search)
         else:
@@ -192,7 +191,7 @@ class Bench:
         about: dict[str, Any] = {"fold": number}
         try:
             result = fit(model, fitted, stopping, config.train)
-        except ForetellError as error:  # a loss that is not a number: the setting is no good
+        except ForetellError as error:  # the loss is not a number: a failed fit
             return {**about, "log_likelihood": None, "events": 0, "error": str(error)}
         if self.search.folds:
             scores = score_events(model, scored)
@@ -205,7 +204,7 @@ class Bench:
 
 
 def partition(count: int, number: int, search: Search) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Places of the sequences to fit, to choose the epoch on, and to score."""
+    """Return the indices of the sequences to fit, to choose the epoch on, and to score."""
     order = np.random.default_rng([search.seed, number // search.folds]).permutation(count)
     scored = np.array_split(order, search.folds)[number % search.folds]
     rest = np.setdiff1d(order, scored)
@@ -215,14 +214,14 @@ def partition(count: int, number: int, search: Search) -> tuple[np.ndarray, np.n
 
 
 def without_test(path: str) -> EventData:
-    """Train and dev as one, those of train first."""
+    """Return train and dev as one split, with the sequences of train first."""
     dataset = splits_without_test(path)
     sequences = [sequence for split in dataset.splits().values() for sequence in split]
     return EventData(sequences, dataset.vocabulary, dataset.card.origin, "train and dev")
 
 
 def splits_without_test(path: str) -> Dataset:
-    """Types that only test has are in the vocabulary if the card or `types.json` tells of them."""
+    """Return train and dev; types that occur only in test are in the vocabulary if the card or `types.json` has them."""
     source = embedded_folder(path) or Path(path)
     if not source.is_dir():
         raise ForetellError(f"{source}: expected a folder with the splits train and dev")

@@ -1,4 +1,4 @@
-"""Is `foretell auto` as good as the best single default model? One data set at a time: a search of ten minutes, and each default by itself.
+"""Is `foretell auto` as good as the best single default model? Runs, for each data set, a search of ten minutes and each default model.
 
     taskset -c 0,1 python auto.py bar DATA OUT RESULTS          # all that follows, one data set after the other, and the table
 
@@ -7,8 +7,8 @@
     python auto.py singles OUT RESULTS --device cuda --jobs 8   # the single models of all sets, elsewhere
     python auto.py table RESULTS                                # the table of the README
 
-The single default models are what `foretell train` gives without other options (with the program where there is one), and every other kind
-that the search tries, by the same rules: all of their epochs, however long they take. A run goes on where it was stopped.
+The single default models are the model of `foretell train` without options (with the program if there is one), and every other kind that
+the search tries, with settings by the same rules. They train for all their epochs, however long that takes. A stopped run is continued.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ SETS = ("sepsis", "helpdesk", "mimic2", "robocup")
 PROGRAMS = {"robocup": "robocup"}
 MINUTES = 10.0
 CLOSE = 0.02  # nats per event on test, by the protocol
-SHORTEST = 1.5  # minutes of a search that is asked for its definition alone
+SHORTEST = 1.5  # minutes of a search that is only opened for its definition
 
 
 def prepare(data: Path, out: Path) -> None:
@@ -42,7 +42,7 @@ def prepare(data: Path, out: Path) -> None:
 
 
 def search(folder: Path, name: str, out: Path, minutes: float) -> dict[str, Any]:
-    """The command, as a user gives it."""
+    """Run the command, as a user does."""
     command = [sys.executable, "-m", "foretell.cli.main", "auto", str(folder / name), "--minutes", str(minutes)]
     command += ["--out", str(out), "--device", "cpu", "--json"]
     command += ["--program", PROGRAMS[name]] if name in PROGRAMS else []
@@ -57,7 +57,7 @@ def search(folder: Path, name: str, out: Path, minutes: float) -> dict[str, Any]
 
 
 def single_units(folder: Path, name: str, out: Path) -> tuple[Any, list[Any]]:
-    """The search of a data set, and every default model that it would try; `out` is the folder of a search."""
+    """Return the search of a data set, and the units of every default model that it would try; `out` is the folder of a search."""
     from foretell.reproduce.experiment import read_definition
     from foretell.search.halving import WHOLE, AutoSearch, Rung
 
@@ -65,7 +65,7 @@ def single_units(folder: Path, name: str, out: Path) -> tuple[Any, list[Any]]:
         search(folder, name, out, SHORTEST)
     found = AutoSearch(read_definition(str(out.resolve())))
     decays = found._unit_folder("hawkes").record()
-    if decays is None:  # the rules ask how many decays it has
+    if decays is None:  # the rules need its number of decays
         raise SystemExit(f"{out}: the search ended before its Hawkes process was fitted")
     units = [one for one in found.units({}) if one.name in ("poisson", "hawkes")]
     return found, units + [
@@ -74,7 +74,7 @@ def single_units(folder: Path, name: str, out: Path) -> tuple[Any, list[Any]]:
 
 
 def fit_single(job: dict[str, Any]) -> dict[str, Any]:
-    """One default model by itself, scored on dev and test as the search scores."""
+    """Fit one default model, and score it on dev and test as the search does."""
     import torch
 
     from foretell.reproduce.unit import Workspace
@@ -103,7 +103,7 @@ def single_jobs(folder: Path, name: str, out: Path, device: str, threads: int) -
 
 
 def all_singles(args: argparse.Namespace) -> None:
-    """The single models of the data sets, several at a time; each set's file is written when its models are done."""
+    """Fit the single models of the data sets, several at a time; the file of a set is written when its models are done."""
     args.results.mkdir(parents=True, exist_ok=True)
     jobs = [
         job
@@ -144,7 +144,7 @@ def run(args: argparse.Namespace) -> None:
 
 
 def bar(args: argparse.Namespace) -> None:
-    """Every data set in turn, on the cores that this process has."""
+    """Run all data sets one after another, on the cores of this process."""
     if not all((args.out / name).exists() for name in SETS):
         prepare(args.data, args.out)
     for name in SETS:
@@ -153,7 +153,7 @@ def bar(args: argparse.Namespace) -> None:
 
 
 def table(folder: Path) -> None:
-    """The table of the README: a search beside the best single models, and whether it holds by the protocol."""
+    """Return the table of the README: searches, the best single models, and the verdicts by the protocol."""
     head = [
         "set",
         "chosen",
@@ -186,7 +186,7 @@ def row_of(folder: Path, name: str) -> list[str]:
 
 
 def verdict(dev: float | None, test: float | None) -> str:
-    """By the protocol: on dev at least the best single model, on test within 0.02 of it."""
+    """Return the verdict by the protocol: on dev at least as good as the best single model, on test within 0.02 of it."""
     if dev is None or test is None:
         return "pending"
     if test < -CLOSE:

@@ -1,7 +1,7 @@
-"""The kind "covariates": what columns of a log and its calendar are worth, each with and without the other.
+"""The kind "covariates": the gain from the columns of a log and from its calendar, each with and without the other.
 
-A unit is one fit of one model to one log, with or without the calendar and the columns, and its test scores. Every fit of a log sees the
-same events; floors, with and without the week, stand beside them.
+A unit is one fit of one model to one log, with or without the calendar and the columns, and its test scores. All fits of a log use the same
+events; floors, with and without the week, are fitted for comparison.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ KEYS = ("kind", "title", "paper", "device", "seeds", "minutes", "most", "learner
 OF_A_SET = ("name", "data", "zone", "covariates", "static", "minutes")
 VARIANTS = ("neither", "calendar", "columns", "both")  # the model itself, in four forms
 FLOORS = ("poisson", "weekly")
-# First less second, in the order of the table; the first two of a log are what findings are about.
+# First minus second, in the order of the table; findings use the first two of a log.
 PAIRS = (("calendar", "neither"), ("columns", "neither"), ("both", "columns"), ("both", "calendar"))
-ENOUGH = 3  # logs on which each is to be worth a significant gain
+ENOUGH = 3  # number of logs on which each must bring a significant gain
 METRIC = "log_likelihood"
 SPLITS = ("train", "dev", "test")
 FitOf = tuple[str, str]  # a log and a variant
@@ -166,7 +166,7 @@ class Covariates:
 
 
 def _dataset(settings: Mapping[str, Any], workspace: Workspace) -> Dataset:
-    """With its columns named, whether or not this unit's model sees them; read once per process."""
+    """Return the data set with its columns named, whether or not this unit's model uses them; read once per process."""
     name = str(settings["data"])
     if name not in workspace.loaded:
         events, static = settings["columns"]

@@ -1,7 +1,7 @@
-"""The kind "shares": how well models do that have seen a part of the training data only; dev and test are always whole.
+"""The kind "shares": scores of models that are trained on a share of the training data; dev and test are always whole.
 
-A unit is one fit of a model to a share of train, with its test scores. A share is that of `data.train_fraction`: some of the sequences or,
-where these are few, the beginning of each.
+A unit is one fit of a model to a share of train, with its test scores. Shares are taken as by `data.train_fraction`: some of the sequences
+or, if there are few, the beginning of each.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class Shares:
     def work(self, unit: Unit, workspace: Workspace) -> dict[str, Any]:
         settings = unit.settings
         whole, dev, test = workspace.splits(self.data, **self.cut)
-        train = share_of(whole, settings["share"], settings["seed"])  # other seeds learn from other sequences
+        train = share_of(whole, settings["share"], settings["seed"])  # each seed uses other sequences
         source = f"{self.definition.source}, {settings['model']}"
         config = {**settings["config"], "model": self.definition.placed(settings["config"]["model"])}
         fitted = workspace.fit(config, train, dev, source=source, keep=False)
@@ -150,7 +150,7 @@ class Shares:
 
 @dataclass(frozen=True)
 class Point:
-    """A model that has learned from a share, over its seeds."""
+    """The scores of a model that was trained on a share, over its seeds."""
 
     model: str
     share: float
@@ -183,7 +183,7 @@ def pair_of(finding: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def tests_of(findings: Sequence[Mapping[str, Any]], curves: Curves) -> dict[Key, ModelDifference]:
-    """At every share where both are fitted; all of them are one family for the correction."""
+    """Test two models at every share at which both are fitted; all tests are one family for the correction."""
     found: dict[Key, ModelDifference] = {}
     for first, second in map(pair_of, findings):
         one, other = curves.get(first, {}), curves.get(second, {})
@@ -212,7 +212,7 @@ def told(share: float) -> str:
 
 
 def draw_shares(curves: Curves, title: str, path: Path) -> None:
-    """A line a model, with its interval and its seeds, over the share on a logarithmic scale."""
+    """Draw one line per model, with its interval and its seeds, over the share on a logarithmic scale."""
     from foretell.report.canvas import COLOURS, INK, blank_figure, save_figure
 
     figure, (axes,) = blank_figure(1, (6.4, 4.2))

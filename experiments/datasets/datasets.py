@@ -1,4 +1,4 @@
-"""The kind "datasets": how large each data set is, counted here, beside the numbers of the paper's table."""
+"""The kind "datasets": counts the size of each data set, and shows it beside the numbers of the paper's table."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Datasets:
         self.sets = [one for one in sets if one["name"] in chosen]
 
     def units(self, done: Mapping[str, Record]) -> list[Unit]:
-        """Data that another experiment draws are looked for when results are written."""
+        """Return the units. Data that another experiment draws are only looked up when results are written."""
         return [Unit(slug(one["name"]), {"data": one["data"]}, 0.1) for one in self.sets if "data" in one]
 
     def work(self, unit: Unit, workspace: Workspace) -> dict[str, Any]:
@@ -63,7 +63,7 @@ NOTE = "K is the size of the vocabulary. Lengths are events a sequence, over all
 
 
 def statistics(dataset: Dataset) -> dict[str, Any]:
-    """Sizes of all splits, and of all of them together."""
+    """Return the sizes of all splits, and of the whole data set."""
     splits = dataset.splits()
     lengths = np.concatenate([data.lengths for data in splits.values()])
     return {

@@ -1,12 +1,12 @@
-"""What `foretell train --data X` gives without other options, beside the floors, on every data set.
+"""Compares `foretell train --data X` without other options with the floors, on every data set.
 
     python defaults.py prepare DATA OUT                        # DATA: a folder with the data sets; OUT: as they are used here
     python defaults.py run OUT RESULTS.jsonl --device cuda --jobs 15
     python defaults.py run OUT TRIALS.jsonl --device cuda --jobs 15 --trials     # what the rules were fitted with: one seed
     python defaults.py table RESULTS.jsonl [TRIALS.jsonl]
 
-At most 50,000 events are trained on, whole sequences. Floors are fitted first; a model that starts from a Hawkes process takes the one
-that was fitted. Scores are log-likelihoods of everything, in nats per event, with 40 draws per gap. A run goes on where it was stopped.
+Training uses whole sequences with at most 50,000 events. Floors are fitted first; a model that starts from a Hawkes process uses the fitted
+one. Scores are log-likelihoods of all events, in nats per event, with 40 draws per gap. A stopped run is continued.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ SYNTHETIC = (
 SETS = (*field.SETS, *SYNTHETIC)
 SEEDS = (0, 1, 2)
 FLOORS = ("poisson", "weekly", "hawkes")  # the second where there are dates
-FEW = 1_000  # test events up to which every event's score is kept, for tests of significance
+FEW = 1_000  # up to this number of test events, the score of each is stored for tests of significance
 WAIT = 300  # seconds for the floors of a set
 PROGRAMS = {"robocup, rules": ("robocup", "robocup")}  # a set with a program: the data, and the program
-# What the rules were fitted with: changes of what they choose.
+# The trials that the rules are based on: changes of the settings that they choose.
 TRIALS: dict[str, dict[str, dict[str, Any]]] = {
     "default": {},
     "no Hawkes": {"model": {"hawkes": 0}},
@@ -79,7 +79,7 @@ def opened(job: dict[str, Any], table: dict[str, Any]) -> tuple[Any, Any]:
 
 
 def floors(job: dict[str, Any]) -> dict[str, Any]:
-    """Poisson and Hawkes, on data as the rules say; the Hawkes process is kept for the models."""
+    """Fit Poisson and Hawkes to data prepared by the rules; the Hawkes process is stored for the models."""
     from foretell.models.build import save_model
     from foretell.train.auto_settings import choose_settings, traits_of, with_settings
     from foretell.train.fit import fit, floors_for
@@ -104,7 +104,7 @@ def hawkes_file(job: dict[str, Any]) -> Path:
 
 
 def wait_for_hawkes(job: dict[str, Any]) -> Any:
-    """The Hawkes process of a set, which another process fits."""
+    """Wait for the Hawkes process of a set, which another process fits, and return it."""
     from foretell.models.build import load_model
 
     for _ in range(WAIT):
@@ -115,7 +115,7 @@ def wait_for_hawkes(job: dict[str, Any]) -> Any:
 
 
 def scores(model: Any, dataset: Any) -> dict[str, Any]:
-    """Log-likelihood per event on dev and test with its time part, and the error of the integral; of data with dates per second."""
+    """Return the log-likelihood per event on dev and test, its time part and the error of the integral; for data with dates, per second."""
     from foretell.evaluate.likelihood import score_events
 
     result: dict[str, Any] = {}
@@ -136,7 +136,7 @@ def scores(model: Any, dataset: Any) -> dict[str, Any]:
 
 
 def fit_and_score(job: dict[str, Any]) -> dict[str, Any]:
-    """One fit of what the rules choose, with the changes of a trial."""
+    """Fit the model that the rules choose, with the changes of a trial."""
     import torch
 
     from foretell.train.auto_settings import choose_settings, traits_of, wants_hawkes, with_settings
@@ -174,12 +174,12 @@ def fit_and_score(job: dict[str, Any]) -> dict[str, Any]:
 def guarded(job: dict[str, Any]) -> dict[str, Any]:
     try:
         return fit_and_score(job)
-    except Exception as error:  # the others go on; what failed stands in the results
+    except Exception as error:  # the others continue; the results contain the error
         return {**job, "error": f"{type(error).__name__}: {error}"}
 
 
 def run(args: argparse.Namespace) -> None:
-    """Floors first, then the rest, the sets with the most events first; a limit of time leaves the rest for the next call."""
+    """Fit floors first, then the rest, with the largest sets first; when the time is up, the rest is left to the next call."""
     done = [json.loads(line) for line in args.results.read_text().splitlines()] if args.results.exists() else []
     have = {(one["set"], one["trial"], one["seed"]) for one in done if "error" not in one}
     stop = time.monotonic() + 60.0 * args.minutes
@@ -222,7 +222,7 @@ def read(paths: list[Path]) -> dict[tuple[str, str], list[dict[str, Any]]]:
 
 
 def table(paths: list[Path]) -> None:
-    """Means of the seeds ± half of their range on test, beside the floors; with trials, a second table of dev scores."""
+    """Return a table of the seeds' means ± half of their range on test, and of the floors; with trials, also a table of dev scores."""
     by = read(paths)
     print_ = sys.stdout.write
     head = [
@@ -270,7 +270,7 @@ def table(paths: list[Path]) -> None:
 
 
 def best_of_the_field(name: str, mine: dict[str, Any]) -> str:
-    """The mean on test of the best runs of the same kind in experiments/field, chosen on dev."""
+    """Return the mean test score of the runs of the same kind in experiments/field that are best on dev."""
     by: dict[tuple[str, int], list[dict[str, Any]]] = defaultdict(list)
     for path in sorted((Path(__file__).parents[1] / "field" / "results").glob("*.jsonl")):
         for line in path.read_text().splitlines():
@@ -288,7 +288,7 @@ def best_of_the_field(name: str, mine: dict[str, Any]) -> str:
 
 
 def worse(mine: list[dict[str, Any]], floor: dict[str, Any], lead: np.ndarray) -> str:
-    """For seeds that are behind: the p-value of a paired permutation test over events against the better floor."""
+    """Return, for seeds below the better floor, the p-value of a paired permutation test over events against that floor."""
     from foretell.evaluate.permutation import permutation_test
 
     better = max((kind for kind in FLOORS if kind in floor), key=lambda kind: floor[kind]["test"])

@@ -1,11 +1,11 @@
-"""The field: A-NHP as it is by default and as the paper has it, S2P2 and NHP on eleven logs, each with the same budget on dev.
+"""The field: A-NHP by default and as in the paper, S2P2 and NHP on eleven logs, each with the same number of trials on dev.
 
     python field.py prepare DATA OUT            # DATA: a folder with the data sets; OUT: their copies, as every model gets them
     python field.py run OUT RESULTS.jsonl --device cuda --jobs 12
     python field.py table RESULTS.jsonl
 
-Times on a grid, and ties, are spread evenly within it with a fixed seed (`data.dequantise`); at most 50,000 events are trained on, and
-scores are of events 2 to I. Of each model the trial that is best on dev is fitted with two more seeds; test is looked at with all three.
+Times on a grid, and ties, are spread evenly within it with a fixed seed (`data.dequantise`). Training uses at most 50,000 events, and
+events 2 to I are scored. The trial of each model that is best on dev is fitted with two more seeds; all three fits are scored on test.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ TRIALS: dict[str, list[dict[str, Any]]] = {
         {"model": {"kind": "nhp", "dim": 64}, "train": {"lr": 3e-3, "points": 2}},
     ],
 }
-# What each part of the default A-NHP is worth: the paper's equations with one part, and the whole without one.
+# The gain from each part of the default A-NHP: the paper's equations with one part, and the whole model without one.
 PARTS: dict[str, dict[str, Any]] = {
     "decay": {"heads": 4, "head_size": "split", "head_decay": True},
     "elapsed": {"elapsed": 12},
@@ -77,10 +77,10 @@ ABLATION: dict[str, list[dict[str, Any]]] = {
         ("default + waves", {"time_dim": "dim"}),
     )
 }
-# Models of rules, where there is a program; `decay` and `pseudo_count` as experiments/robocup found them on dev.
+# Models of rules, if there is a program; `decay` and `pseudo_count` were chosen on dev in experiments/robocup.
 PROGRAMS = {"robocup": "robocup", "iptv_small": str(Path(__file__).parents[1] / "iptv_small" / "clock.ndtt")}
 OF_RULES = {"lr": 5e-3, "points": 2, "decay": 1.0, "pseudo_count": 0.5}
-# Of 320 possible events, which rules narrow down at no time, each integration time looks at 32, as in experiments/iptv_small.
+# All 320 events are possible at all times, so each integration time uses a sample of 32, as in experiments/iptv_small.
 ON_SET = {"iptv_small": {"downsample": 32, "decay": 0.0, "pseudo_count": 0.0}}
 RULES: dict[str, list[dict[str, Any]]] = {
     "A-NDTT": [
@@ -113,7 +113,7 @@ ALL = {**TRIALS, **ABLATION, **RULES}
 
 
 def traces(path: Path) -> Iterator[list[tuple[float, str]]]:
-    """Cases of an XES file: seconds since the epoch and activities, in order of time."""
+    """Return the cases of an XES file: seconds since the epoch and activities, sorted by time."""
     with gzip.open(path) as file:
         for _, element in ElementTree.iterparse(file):
             if element.tag.rpartition("}")[2] != "trace":
@@ -129,7 +129,7 @@ def traces(path: Path) -> Iterator[list[tuple[float, str]]]:
 
 
 def convert(source: Path, to: Path) -> None:
-    """XES files to JSON lines; the first event of a case is at time 0 and is given."""
+    """Convert XES files to JSON lines; the first event of a case is at time 0 and is not scored."""
     to.mkdir(parents=True, exist_ok=True)
     for split in ("train", "dev", "test"):
         with gzip.open(to / f"{split}.jsonl.gz", "wt") as file:
@@ -167,7 +167,7 @@ def prepare(data: Path, out: Path) -> None:
 
 
 def fit_and_score(job: dict[str, Any]) -> dict[str, Any]:
-    """One fit: its score on dev and, where that is wanted, on test with its parts."""
+    """Fit a model; return its score on dev and, if requested, on test with its parts."""
     import torch
 
     from foretell.evaluate.likelihood import score_events
@@ -218,12 +218,12 @@ def guarded(job: dict[str, Any]) -> dict[str, Any]:
             allow=(Path(__file__).parents[2] / "programs",)
         ):  # a program of an experiment includes one of these
             return fit_and_score(job)
-    except Exception as error:  # the others go on; what failed stands in the results
+    except Exception as error:  # the others continue; the results contain the error
         return {**job, "error": f"{type(error).__name__}: {error}"}
 
 
 def run(data: Path, results: Path, device: str, jobs: int, minutes: float, wanted: dict[str, Any]) -> None:
-    """All trials with the first seed, then the best of each with the other seeds."""
+    """Fit all trials with the first seed, then the best trial of each model with the other seeds."""
     done = [json.loads(line) for line in results.read_text().splitlines()] if results.exists() else []
     have = {(one["set"], one["model"], one["trial"], one["seed"]) for one in done}
     stop = time.monotonic() + 60.0 * minutes
@@ -282,7 +282,7 @@ def table(results: Path) -> None:
 
 
 def picture(results: Path, out: Path, against: str = "S2P2") -> None:
-    """How much better or worse than one model the others are on test, set by set: a dot per seed."""
+    """Draw for each data set how much better or worse than one model the others are on test: a dot per seed."""
     import matplotlib.pyplot as plt
 
     rows = [json.loads(line) for line in results.read_text().splitlines()]

@@ -1,4 +1,4 @@
-"""How much of *when* can be learned on a log from the time since the last event alone: renewal processes, fitted to train.
+"""How well the time since the last event alone predicts the next time of a log: renewal processes, fitted to train.
 
     python renewal.py FOLDER/robocup            # a data set as `field.py prepare` wrote it
 
@@ -28,7 +28,7 @@ NODES = 12  # of the quadrature of a gap, denser at its start
 @dataclass(frozen=True)
 class Gaps:
     length: Tensor  # float64 [n]
-    last: list[str]  # functor of the event before
+    last: list[str]  # functor of the previous event
 
 
 def gaps_of(data: EventData) -> Gaps:
@@ -45,7 +45,7 @@ def constant(train: Gaps, other: Gaps) -> float:
 
 
 def step_function(train: Gaps, other: Gaps) -> float:
-    """As many steps as `STEPS`, with the same number of training gaps ending in each."""
+    """Fit a step function with `STEPS` steps; the same number of training gaps ends in each."""
     inner = torch.quantile(train.length, torch.linspace(0.0, 1.0, STEPS + 1, dtype=torch.float64)[1:-1])
     start = torch.cat([inner.new_zeros(1), inner])
     stop = torch.cat([inner, inner.new_full((1,), torch.inf)])

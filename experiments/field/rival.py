@@ -2,8 +2,8 @@
 
     PYTHONPATH=carry/easytpp:src python experiments/field/rival.py FOLDER RESULTS.jsonl --device cuda --jobs 8
 
-Its model and its loss; its grid of integration points is replaced by uniform draws, anew in every step. Times are in units of the mean gap,
-and scores in the unit of the data. Steps, schedule, clipping and the choice on dev are those of `field.py`.
+The model and the loss are EasyTPP's, but uniform draws, new in every step, replace its grid of integration points. Times are in units of
+the mean gap, and scores in the unit of the data. Steps, schedule, clipping and the choice on dev are those of `field.py`.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def batch_of(sequences: list[Any], unit: float, types: int, device: str) -> tupl
 
 
 def draw_anew(model: Any, points: int) -> None:
-    """Uniform integration points in every gap, instead of its grid."""
+    """Draw uniform integration points in every gap, instead of the model's grid."""
 
     def draws(gaps: torch.Tensor) -> torch.Tensor:
         return gaps.unsqueeze(-1) * torch.rand(*gaps.shape, points, device=gaps.device)
@@ -82,7 +82,7 @@ def batches(data: Any, size: int, order: np.ndarray) -> list[list[Any]]:
 
 @torch.no_grad()
 def score(model: Any, data: Any, unit: float, size: int, device: str) -> float:
-    """Nats per event of events 2 to I, in the unit of the data."""
+    """Return the nats per event of events 2 to I, in the unit of the data."""
     model.eval()
     draw_anew(model, SCORED_POINTS)
     torch.manual_seed(1)
@@ -133,7 +133,7 @@ def fit_and_score(job: dict[str, Any]) -> dict[str, Any]:
 def guarded(job: dict[str, Any]) -> dict[str, Any]:
     try:
         return fit_and_score(job)
-    except Exception as error:  # the others go on; what failed stands in the results
+    except Exception as error:  # the others continue; the results contain the error
         return {**job, "error": f"{type(error).__name__}: {error}"}
 
 

@@ -1,10 +1,10 @@
-"""Does a model of rules predict *when* better than a constant rate does? RoboCup, several seeds per setting, each on a core of its own.
+"""Does a model of rules predict times better than a constant rate? RoboCup, several seeds per setting, each on its own core.
 
     python when.py run RESULTS.jsonl --jobs 15
     python when.py table RESULTS.jsonl
 
-Data and scores are those of `field.py`. The time part of every test event is kept; a setting is chosen by its mean score on dev.
-Differences to Poisson's are tested by flipping signs of events, for each seed with Holm's correction, and for the mean over the seeds.
+Data and scores are those of `field.py`. The time part of every test event is stored; a setting is chosen by its mean score on dev.
+Differences from Poisson are tested by flipping the signs of events, for each seed with Holm's correction, and for the mean over the seeds.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def run(results: Path, jobs: int, seeds: int) -> None:
 
 
 def p_value(differences: np.ndarray) -> float:
-    """Two-sided: how often the mean is as far from 0 if signs are flipped at random."""
+    """Return the two-sided p: the share of random sign flips whose mean is at least as far from 0."""
     draw, extreme = np.random.default_rng(0), 0
     for _ in range(FLIPS // 1000):
         means = draw.choice([-1.0, 1.0], size=(1000, len(differences))) @ differences

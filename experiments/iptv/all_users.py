@@ -1,11 +1,11 @@
-"""A-NDTT, NDTT and A-NHP on the weeks of all users: 4,832 possible events at every moment; the test split of 72,109 events, compared.
+"""Compares A-NDTT, NDTT and A-NHP on the weeks of all users: 4,832 possible events at every time, 72,109 test events.
 
     python experiments/iptv/all_users.py fit anhp --data iptv_weeks --device cuda --minutes 5 --out OUT     # also: andtt, ndtt, poisson
     python experiments/iptv/all_users.py compare OUT                                                        # → all_users.json
 
-`iptv_weeks` is what `prepare.py` wrote. Training is cut into pieces of `--hours` (days, but for A-NDTT, which trains on whole weeks), and
-ends after so many minutes; test is scored in whole weeks. Models of rules are scored with some of the possible events at drawn times,
-the others with all types at drawn times, each with the standard error of its draws.
+`iptv_weeks` is the output of `prepare.py`. Training data are cut into pieces of `--hours` (days, except for A-NDTT, which trains on whole
+weeks). Training ends after `--minutes`; test is scored in whole weeks. Models of rules are scored with sampled possible events at drawn
+times, the others with all types at drawn times, each with the standard error of its draws.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ from foretell.train.run import environment
 from foretell.train.trainer import TrainingInterrupt
 
 TITLES = {"andtt": "A-NDTT", "ndtt": "NDTT", "anhp": "A-NHP", "poisson": "Poisson"}
-HOURS = {"andtt": 168.0, "ndtt": 24.0, "anhp": 24.0}  # of a training sequence
+HOURS = {"andtt": 168.0, "ndtt": 24.0, "anhp": 24.0}  # length of a training sequence
 BATCH = {"andtt": 1, "ndtt": 8, "anhp": 4}
 DIM = {"andtt": 32, "ndtt": 16, "anhp": 64}
-TRAINED = 8  # possible events that are drawn at each integration time in training
+TRAINED = 8  # number of possible events that are drawn at each integration time in training
 
 
 def main() -> int:
@@ -89,7 +89,7 @@ def fit_one(kind: str, args: argparse.Namespace) -> None:
         downsample=TRAINED if kind in ("andtt", "ndtt") else 0,
     )
     told: list[dict[str, Any]] = []
-    with suppress(TrainingInterrupt):  # its time was over
+    with suppress(TrainingInterrupt):  # its time is up
         fit(model, train if hours is None else cut(train, hours), None, options, on_epoch=told.append, stop=stop)
     found |= {"steps": len(steps), "epochs": told, "seconds": time.monotonic() - began, "hours": hours}
     found["parameters"] = sum(one.numel() for one in model.parameters())
@@ -119,7 +119,7 @@ def model_of(kind: str, data: Path, dataset: Dataset) -> IntensityModel:
 
 
 def cut(data: EventData, hours: float) -> EventData:
-    """Every sequence in pieces of so many hours, each with a clock of its own."""
+    """Cut every sequence into pieces of a number of hours, each with its own clock."""
     pieces = []
     for one in data:
         edges = np.arange(0.0, one.t_end - 1e-9, hours)

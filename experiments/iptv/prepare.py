@@ -1,11 +1,11 @@
-"""The viewing records of all users, one sequence a user, → one sequence a week of all users together, and the program that fits it.
+"""Converts the viewing records of all users, one sequence per user, to one sequence per week of all users, and writes its program.
 
     python experiments/iptv/prepare.py --data DATA_FOLDER -o OUT
 
-DATA_FOLDER holds the folder `iptv` (`FORETELL_DATA` may name it instead). OUT becomes a data set with events `watch(u12,drama)`, and
-OUT/program holds the rules of `programs/iptv.ndtt` with tables of all users and categories. Weeks are counted from the start of each
-period (train, dev, test); what is left after the last whole week is a shorter sequence, so that every event is in one. Events at one
-time are ordered by user.
+DATA_FOLDER contains the folder `iptv` (`FORETELL_DATA` may name it instead). OUT becomes a data set with events `watch(u12,drama)`, and
+OUT/program has the rules of `programs/iptv.ndtt` with tables of all users and categories. Weeks are counted from the start of each
+period (train, dev, test). The rest after the last whole week is a shorter sequence, so that no event is lost. Events at the same
+time are sorted by user.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def weekly(by_user: Dataset) -> Dataset:
 
 
 def weeks_of(data: EventData, place: dict[str, int], categories: int) -> Sequence[EventSequence]:
-    """The sequences of a period, one a week. Types are counted by user, then by category."""
+    """Return the sequences of a period, one per week. Types are numbered by user, then by category."""
     ends = {one.t_end for one in data}
     if len(ends) != 1:
         raise ForetellError(f"{data.name}: periods of {sorted(ends)} hours; expected one length for all users")
@@ -93,7 +93,7 @@ def _number(user: str) -> tuple[int, str]:
 
 
 def write_program(vocabulary: Vocabulary, folder: Path) -> None:
-    """The rules as they are; the tables of users and categories from the data, those of tags as they are."""
+    """Write the rules and the tables of tags unchanged, and the tables of users and categories from the data."""
     (folder / "iptv").mkdir(parents=True, exist_ok=True)
     shutil.copyfile(PROGRAMS / "iptv.ndtt", folder / "iptv.ndtt")
     for name in ("tags.csv", "has_tag.csv"):
@@ -107,7 +107,7 @@ def write_program(vocabulary: Vocabulary, folder: Path) -> None:
 
 
 def check(by_user: Dataset, written: Dataset) -> None:
-    """What was written, read again, has every event of every user; says how many there are."""
+    """Read the written data, check that they have every event of every user, and report their number."""
     categories = [name.replace(" ", "_") for name in by_user.vocabulary.names]
     for name, data in by_user.splits().items():
         merged = written.splits()[name]

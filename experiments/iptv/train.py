@@ -1,10 +1,10 @@
-"""Train A-NDTT on the weeks of all users, with down-sampling; write what each epoch took, and scores, to `weeks.json`.
+"""Train A-NDTT on the weeks of all users, with down-sampling; write the time of each epoch, and scores, to `weeks.json`.
 
     python experiments/iptv/train.py --data iptv_weeks [--device cuda] [--epochs 4] [--out FILE]
 
-`iptv_weeks` is what `prepare.py` wrote. With 4,832 possible events at every moment no score looks at all of them: log-likelihoods are
-estimates without bias from `JUDGED` events at each of `POINTS` times a gap, and are given with the spread of two such estimates.
-Poisson stands beside it, exactly.
+`iptv_weeks` is the output of `prepare.py`. With 4,832 possible events at every time, scores do not evaluate all of them: log-likelihoods
+are unbiased estimates from `JUDGED` events at each of `POINTS` times per gap, and are reported with the spread of two such estimates. The
+exact score of Poisson is computed for comparison.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def main() -> int:
 
 
 def judged(model: ANDTT, data: EventData) -> dict[str, float]:
-    """Nats an event: the mean of some estimates, and their standard deviation."""
+    """Return nats per event: the mean of some estimates, and their standard deviation."""
     weeks = [EventData([sequence], data.vocabulary) for sequence in data]
     values = []
     for seed in range(ESTIMATES):
@@ -91,7 +91,7 @@ def judged(model: ANDTT, data: EventData) -> dict[str, float]:
 
 
 def write(path: Path, found: dict[str, Any]) -> None:
-    """After every epoch, so that a run that is cut short leaves what it saw."""
+    """Write the results after every epoch, so that an interrupted run leaves those so far."""
     with replacing(path) as temporary:
         temporary.write_text(json.dumps(found, indent=1, default=str) + "\n", encoding="utf-8")
 

@@ -1,10 +1,10 @@
-"""Where two runs differ: two runs in, what each type of event adds to the difference of their log-likelihoods out.
+"""Computes what each type of event contributes to the difference between the log-likelihoods of two runs.
 
     python experiments/nce/by_type.py runs/mle runs/nce [--data FOLDER] [--split dev] [--json]
 
-A type's part is `Σ log λ_k` over its events less the integral of `λ_k` over all scored time, in nats for each scored event of any type;
-parts of all types add up to the log-likelihood an event. Beside it: the integral over the number of events, 1 where there are as many as
-the model expects. Models without rules.
+A type's part is `Σ log λ_k` over its events minus the integral of `λ_k` over all scored time, divided by the number of scored events of all
+types. The parts add up to the log-likelihood per event. A second column is the integral divided by the number of events of the type: 1 if
+the model expects as many as happen. For models without rules.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from foretell.objective.loglik import stratified
 from foretell.train.run import RunFolder
 from foretell.train.splits import in_vocabulary
 
-SEQUENCES, POINTS = 4, 50  # in a batch, and of a gap
+SEQUENCES, POINTS = 4, 50  # per batch, and per gap
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ def main() -> int:
 
 @torch.inference_mode()
 def by_type(model: IntensityModel, data: EventData, seed: int = 0) -> ByType:
-    """With integrals from `POINTS` stratified draws a gap, the same for equal seeds."""
+    """Compute the parts, with integrals from `POINTS` stratified draws per gap, which are the same for equal seeds."""
     model.eval()
     types = len(data.vocabulary)
     count, at_events, integral = (np.zeros(types) for _ in range(3))

@@ -1,10 +1,11 @@
-"""Dev scores against evaluations: runs in, a table and a picture out. The first run is what the others are measured against.
+"""Dev scores against the number of evaluated intensities: a table and a picture of runs, compared with the first run.
 
     python experiments/nce/curve.py runs/mle runs/nce [--within 0.02] [--json] [--picture dev.svg]
     python experiments/nce/curve.py experiments/nce/results.json [--only 'seed 0']
 
-For each run: its best dev score, what it had evaluated by then, and when it first came within so many nats of the first run's best. A file
-of results has the curves of several runs under "runs"; in a picture, those whose names differ in a last "seed N" alone have one colour.
+The table has for each run its best dev score, the number of evaluations up to then, and when it first came within `--within` nats of the
+first run's best. A file of results has the curves of several runs under "runs". In a picture, runs whose names differ only in a final "seed
+N" have the same colour.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ def main() -> int:
 
 
 def chosen(paths: list[Path], only: str) -> dict[str, Curve]:
-    """The curves of all runs whose names the pattern is found in."""
+    """Return the curves of all runs whose names contain the pattern."""
     try:
         pattern = re.compile(only)
     except re.error as error:
@@ -95,7 +96,7 @@ def _checked(curve: object, where: str) -> Curve:
 
 
 def draw(found: dict[str, dict[str, Any]], within: float, path: Path) -> None:
-    """The best dev score so far over the intensities that it took; the lines are the first run's best, and so many nats below."""
+    """Draw the best dev score so far over the number of evaluated intensities, with lines at the first run's best and `within` below."""
     if not within > 0.0:
         raise ForetellError(f"--within {within:g}: a picture needs a positive one")
     figure, axes = blank_figure(1, (7.6, 4.0))
@@ -124,7 +125,7 @@ def draw(found: dict[str, dict[str, Any]], within: float, path: Path) -> None:
 
 
 def summaries(curves: dict[str, Curve], within: float) -> dict[str, dict[str, Any]]:
-    """By run: its best epoch, the first that is good enough, and all that were better than those before them."""
+    """Return for each run its best epoch, the first epoch that is good enough, and all epochs that were better than those before."""
     goal = max(one["dev"] for one in next(iter(curves.values()))) - within
     found = {}
     for name, curve in curves.items():

@@ -1,8 +1,8 @@
-"""A classifier from few labels, from scratch and from an encoder pretrained on all sequences; beside two guesses that need no model.
+"""Compares classifiers trained on few labels, from scratch and from an encoder pretrained on all sequences, with two simple guesses.
 
     python experiments/pretraining/few_labels.py LABELLED [--seeds 0 1 2 3 4] [--shares 0.1 0.25 1]
 
-LABELLED is what `prepare.py` made. The protocol is in README.md. Writes `few-labels.json`.
+LABELLED is the output of `prepare.py`. The protocol is in README.md. Writes `few-labels.json`.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def fresh(config: RunConfig, data: EventData, seed: int) -> ANHP:
 
 
 def some(data: EventData, share: float, seed: int) -> EventData:
-    """A share of the sequences, drawn at random: those whose labels are known."""
+    """Draw a random share of the sequences, whose labels are used."""
     count = max(2, round(share * len(data)))
     return data.select(np.sort(np.random.default_rng([seed, 7]).permutation(len(data))[:count]).tolist())
 
@@ -54,20 +54,20 @@ def fitted(
     if start is not None:
         take_encoder(model, start.model, dataset.train, "pretrained", seed=seed)
     else:
-        model.prepare(dataset.train)  # units of time are known without labels, in both arms
+        model.prepare(dataset.train)  # units of time do not depend on labels, in both arms
     train = some(dataset.train, share, seed)
     return classify(model, train, dataset.dev, config.train, label=LABEL, labels=labels, seed=seed).model
 
 
 def per_sequence(model: Classifier, labels: Labels, data: EventData) -> tuple[np.ndarray, np.ndarray]:
-    """Whether each sequence's label is told, and the log-loss."""
+    """Return for each sequence whether its label is predicted correctly, and the log-loss."""
     true = np.concatenate(labels.targets(data))
     chances = np.concatenate([one.probabilities for one in predict_labels(model, data)])
     return (chances.argmax(1) == true).astype(float), -np.log(chances[np.arange(len(true)), true])
 
 
 def guesses(dataset: Dataset, labels: Labels) -> dict[str, Any]:
-    """The commonest label, and the diagnosis seen last."""
+    """Return the scores of two guesses: the most frequent label, and the last diagnosis before."""
     assert dataset.train is not None and dataset.test is not None
     true = np.concatenate(labels.targets(dataset.test))
     counts = np.bincount(np.concatenate(labels.targets(dataset.train)), minlength=len(labels.names)) + PSEUDO_COUNT

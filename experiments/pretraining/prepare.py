@@ -1,8 +1,8 @@
-"""Cut the last event off every sequence and keep its type as a label: data for a classifier of what came last.
+"""Remove the last event of every sequence and store its type as a label: data for a classifier of the last event.
 
     python experiments/pretraining/prepare.py DATA_FOLDER/mimic2 LABELLED
 
-In: a data set of three splits. Out: a folder in the same format whose sequences end with their last event but one, each with
+In: a data set of three splits. Out: a folder in the same format, in which every sequence lacks its last event and has
 the key `last`. Sequences of one event are left out.
 """
 

@@ -1,11 +1,11 @@
-"""What do embeddings know? A linear probe: logistic regression from the embeddings of RoboCup's events to the team that acts later.
+"""A linear probe of embeddings: logistic regression from the embeddings of RoboCup's events to the team that acts later.
 
     python experiments/pretraining/probe.py [--run RUN …] [--ahead 1 5] [--out probe.json]
 
-Runs are those of `foretell train` or `foretell pretrain` on the embedded games; without one, an A-NHP is trained and another
-pretrained. Every event is embedded from its past alone (the future would tell the answer). Beside the probe stand the commoner team and
-a probe of the types themselves: the last event's type and fading counts of all before. Games 2001 and 2002 are fitted, 2003 chooses the
-penalty, 2004 is scored.
+Runs are those of `foretell train` or `foretell pretrain` on the embedded games; without `--run`, an A-NHP is trained and another one
+pretrained. Events are embedded from their past only, since the future contains the answer. For comparison there are the more frequent team,
+and a probe of the types: the last event's type, and decaying counts of all earlier types. Games 2001 and 2002 are fitted, the penalty is
+chosen on 2003, and 2004 is scored.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from foretell.train.run import RunFolder
 
 TEAMS = ("purple", "pink")
 PENALTIES = (1e-2, 1e-1, 1.0, 10.0, 100.0, 1000.0)
-FADING = 0.8  # of what a type counts, with every event
+FADING = 0.8  # the factor of all counts per event
 SPLITS = ("train", "dev", "test")
 
 
@@ -54,7 +54,7 @@ class Logistic:
 
 
 def fit_logistic(features: np.ndarray, labels: np.ndarray, classes: int, penalty: float) -> Logistic:
-    """The penalised maximum likelihood: a convex problem, solved by L-BFGS in float64."""
+    """Fit by penalised maximum likelihood, a convex problem, with L-BFGS in float64."""
     x, y = torch.from_numpy(features.astype(np.float64)), torch.from_numpy(labels)
     mean, spread = x.mean(0), x.std(0, correction=0).clamp(min=1e-8)
     x = (x - mean) / spread
@@ -73,18 +73,18 @@ def fit_logistic(features: np.ndarray, labels: np.ndarray, classes: int, penalty
 
 
 def team_of(name: str) -> int:
-    """Of the player who acts, the first one named: `pass(pink3,pink5)` is 1."""
+    """Return the team of the player who acts, the first argument: 1 for `pass(pink3,pink5)`."""
     actor = name.split("(", 1)[1]
     return next(place for place, team in enumerate(TEAMS) if actor.startswith(team))
 
 
 def labels_of(data: EventData, ahead: int) -> list[np.ndarray]:
-    """For each event that has one, the team that acts `ahead` events later."""
+    """Return for each event the team that acts `ahead` events later, if there is such an event."""
     return [np.array([team_of(name) for name in data.names_of(one)[ahead:]], dtype=np.int64) for one in data]
 
 
 def bags(data: EventData) -> list[np.ndarray]:
-    """The type of each event, and fading counts of it and all types before: [events, 2·K]."""
+    """Return the type of each event, and decaying counts of the types up to it: [events, 2·K]."""
     found = []
     for sequence in data:
         own = np.eye(len(data.vocabulary))[sequence.types]
@@ -96,7 +96,7 @@ def bags(data: EventData) -> list[np.ndarray]:
 
 
 def probe(features: dict[str, list[np.ndarray]], labels: dict[str, list[np.ndarray]]) -> dict[str, Any]:
-    """Fitted on train with the penalty that is best on dev; scored on test, with intervals over blocks of events."""
+    """Fit on train with the penalty that is best on dev; score on test, with intervals over blocks of events."""
     tables = {
         split: np.concatenate([one[: len(y)] for one, y in zip(features[split], labels[split], strict=True)])
         for split in SPLITS
@@ -131,7 +131,7 @@ def majority(labels: dict[str, list[np.ndarray]]) -> dict[str, Any]:
 
 
 def trained(dataset: Dataset, epochs: int) -> dict[str, Network]:
-    """One model of what happens next, and one that learned from masked events."""
+    """Train a model of the next event, and pretrain another one on masked events."""
     assert dataset.train is not None
     options = {"epochs": epochs, "batch": 1, "pseudo_count": 1.0, "lr": 2e-3}
     models = {name: ANHP(dataset.vocabulary, dim=32, layers=1, shortest_wave=3.0) for name in ("generative", "masked")}

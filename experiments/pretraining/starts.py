@@ -1,9 +1,9 @@
-"""Three ways to start a generative A-NHP, on the folds of MIMIC-II and then on test: fresh, from a pretrained encoder, and with its head.
+"""Three ways to start a generative A-NHP, on folds of MIMIC-II and then on test: new, from a pretrained encoder, and also with its head.
 
     python experiments/pretraining/starts.py --data DATA_FOLDER [--folds 10] [--seeds 0 1 2 3 4] [--keep FOLDER]
 
-The protocol is in README.md. Writes `results.json`. With `--keep`, scores of every sequence stay in a folder, and a fit whose scores
-are there is not repeated.
+The protocol is in README.md. Writes `results.json`. With `--keep`, scores of every sequence are stored in a folder, and a fit with stored
+scores is not repeated.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ ARMS = ("scratch", "encoder", "head")
 
 @dataclass(frozen=True)
 class Scores:
-    """Of the sequences that one fit was scored on."""
+    """Scores of the sequences that one fit was scored on."""
 
     log_likelihood: np.ndarray  # [sequences]
     errors: np.ndarray  # wrong next types
@@ -56,7 +56,7 @@ class Bench:
     keep: Path | None
 
     def arms(self, name: str, number: int, parts: tuple[EventData, EventData, EventData]) -> dict[str, Scores]:
-        """Every arm fitted on the first part, its epoch chosen on the second, scored on the third."""
+        """Fit every arm on the first part, choose its epoch on the second, and score it on the third."""
         begun: dict[str, tuple[Pretraining, float]] = {}
 
         def pretrained() -> tuple[Pretraining, float]:
@@ -141,7 +141,7 @@ class Bench:
 
 
 def averaged(rows: Sequence[tuple[np.ndarray, Scores]], sequences: int) -> Scores:
-    """Per sequence, over the fits that scored it; `rows` say which sequences a fit scored."""
+    """Average scores per sequence over the fits that scored it; `rows` are the sequences that a fit scored."""
     sums = {name: np.zeros(sequences) for name in ("log_likelihood", "errors", "events")}
     times = np.zeros(sequences)
     for places, scores in rows:
@@ -153,7 +153,7 @@ def averaged(rows: Sequence[tuple[np.ndarray, Scores]], sequences: int) -> Score
 
 
 def compared(arms: dict[str, list[tuple[np.ndarray, Scores]]], sequences: int) -> dict[str, Any]:
-    """Each arm's averages, and its difference from the first arm with a paired permutation test over sequences."""
+    """Return each arm's averages, and its difference from the first arm with a paired permutation test over sequences."""
     means = {arm: averaged(rows, sequences) for arm, rows in arms.items()}
     found: dict[str, Any] = {}
     for arm, mean in means.items():
@@ -177,7 +177,7 @@ def compared(arms: dict[str, list[tuple[np.ndarray, Scores]]], sequences: int) -
 
 
 def corrected(results: dict[str, Any]) -> None:
-    """Holm's method over all tests of the experiment, in place."""
+    """Correct all tests of the experiment by Holm's method, in place."""
     tests = [
         one
         for part in ("folds", "test")

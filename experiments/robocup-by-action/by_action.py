@@ -1,8 +1,8 @@
-"""The kind "by-action": the fits of another experiment, their scores broken down by action (functor), two models against each other.
+"""The kind "by-action": compares the scores of two models by action (functor), from the fits of another experiment.
 
-Units are those of the experiment named by `of`, with the same names and settings: what is done there, under the same `--out`, is taken
-over and not fitted again. For each pair of models there is a picture with intervals on both axes, as the paper's, one row for the mean
-over seeds; a table says for every action who is ahead, and in how many seeds.
+Units are those of the experiment named by `of`, with the same names and settings: its finished units under the same `--out` are reused and
+not fitted again. Each pair of models has a picture with intervals on both axes, as in the paper, with one row for the mean over seeds. A
+table shows for every action which model is better, and in how many seeds.
 """
 
 from __future__ import annotations
@@ -58,11 +58,11 @@ class ByAction:
         self.other = Models(other)
 
     def units(self, done: Mapping[str, Record]) -> list[Unit]:
-        """After all else: by then the other experiment, if it is asked for as well, has done them."""
+        """Return the units. They run last, when the other experiment has done them if it is part of the same call."""
         return [replace(one, minutes=LAST) for one in self.other.units(done)]
 
     def work(self, unit: Unit, workspace: Workspace) -> dict[str, Any]:
-        """What the other experiment has done is taken over, with its scores."""
+        """Reuse a finished unit of the other experiment with its scores, or run it."""
         theirs = UnitFolder(workspace.folder.parents[2] / self.other.definition.name / "units" / unit.name)
         if theirs.state(unit) == "done":
             if (theirs.path / ROWS).exists():
@@ -92,7 +92,7 @@ class ByAction:
 
 @dataclass(frozen=True)
 class Action:
-    """Two models on the events of one functor: second against first, in one metric."""
+    """The difference between two models on the events of one functor in one metric: second minus first."""
 
     first: str
     second: str
@@ -101,11 +101,11 @@ class Action:
     events: int
     scores: tuple[Estimate, Estimate]
     values: tuple[tuple[float, ...], tuple[float, ...]]  # of each seed
-    difference: ModelDifference  # second less first; corrected for all actions, scores and pairs
+    difference: ModelDifference  # second minus first; corrected for all actions, scores and pairs
 
     @property
     def better(self) -> str | None:
-        """Who is significantly better."""
+        """Return the model that is significantly better, if any."""
         return self.difference.leader()
 
     def to_json(self) -> dict[str, Any]:
@@ -150,7 +150,7 @@ def compared(first: SeedRows, second: SeedRows, names: tuple[str, str], metrics:
 
 
 def only(rows: SeedRows, key: str, name: str, chosen: np.ndarray) -> SeedRows:
-    """One metric of some rows, under another name."""
+    """Return rows with one metric, for the chosen rows only, under another name."""
     return SeedRows(
         {
             seed: replace(one, metrics=(replace(one.by_key[key].where(chosen), key=name),))

@@ -1,7 +1,7 @@
-"""The kind "speed": training time a sequence (forward, backward and step, batches made) of each model on each data set.
+"""The kind "speed": training time per sequence (making batches, forward, backward and step) of each model on each data set.
 
-A unit fits for a few epochs, without dev, and takes the median over them after a warm-up. It is timed alone; on a CPU always, and on the
-GPU too where it is given one.
+A unit fits for a few epochs, without dev, and returns the median over the epochs after a warm-up. Nothing else runs meanwhile. It is always
+timed on a CPU, and also on a GPU if there is one.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ class Speed:
 
 
 def drawn(sequences: int, types: int, lengths: Sequence[int], seed: int = 0) -> EventData:
-    """Events at random, since what they are does not change how long they take; lengths uniform, both ends included."""
+    """Draw random events, since the time of training does not depend on them; lengths are uniform, both ends included."""
     rng = np.random.default_rng(seed)
     made = []
     for number in range(sequences):
@@ -140,7 +140,7 @@ def drawn(sequences: int, types: int, lengths: Sequence[int], seed: int = 0) -> 
 
 
 def _cores() -> int:
-    """That this process may use."""
+    """Return the number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
@@ -175,7 +175,7 @@ def _table(sets: Sequence[Mapping[str, Any]], found: Found) -> TableSection:
 
 
 def _finding(table: Mapping[str, Any], found: Found) -> Finding:
-    """One model takes less time than another, on every data set named."""
+    """Check that one model takes less time than another on every named data set."""
     device = str(table.get("device", "cuda"))
     ratios = {}
     for name in table["sets"]:
@@ -191,7 +191,7 @@ def _finding(table: Mapping[str, Any], found: Found) -> Finding:
 
 
 def draw_speed(sets: Sequence[Mapping[str, Any]], found: Found, path: Path) -> None:
-    """A panel a data set: the paper's time, ours on the CPU and on the GPU, on one logarithmic scale."""
+    """Draw one panel per data set: the paper's time, and ours on the CPU and on the GPU, on a logarithmic scale."""
     from foretell.report.canvas import COLOURS, FAINT, INK, blank_figure, save_figure
 
     shown = [one for one in sets if any((one["name"], name) in found for name in one["models"])]

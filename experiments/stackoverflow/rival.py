@@ -1,16 +1,16 @@
-"""Train EasyTPP's AttNHP on the files of this experiment and score it by its own evaluator and by ours; score our runs by both, too.
+"""Train EasyTPP's AttNHP on the files of this experiment, and score it and our runs with its evaluator and with ours.
 
     PYTHONPATH=src:SITE_OF_EASYTPP python experiments/stackoverflow/rival.py --data DATA_FOLDER/stackoverflow --dim 32 --out rival.json
     PYTHONPATH=src:SITE_OF_EASYTPP python experiments/stackoverflow/rival.py --data DATA_FOLDER/stackoverflow --ours MODEL.safetensors
 
 The model, its loss and its settings are those of EasyTPP's example configuration of AttNHP: 2 layers, 2 heads, a time embedding of 16, Adam
-at 1e-3, batches of 256 sequences, a grid of 20 points a gap, at most 200 epochs, of which it keeps the best on dev. Training also ends
-when `--patience` epochs have brought nothing better. Two things are done for it: batches are made of sequences of similar length, and
-a batch of long sequences is smaller, since 256 of them do not fit a GPU.
+at 1e-3, batches of 256 sequences, a grid of 20 points per gap, at most 200 epochs, of which it keeps the best on dev. Training also ends
+after `--patience` epochs without improvement. Two things are changed in its favour: batches have sequences of similar length, and a batch
+of long sequences is smaller, since 256 of them do not fit into a GPU's memory.
 
-Both evaluators score events 2 to I, as EasyTPP does. `theirs` is EasyTPP's log-likelihood: a trapezoid over a grid of 20 points a
-gap. `ours` is the mean of two sets of stratified draws of the same intensities, 20 a gap each, which are unbiased for an intensity that
-no quadrature follows; `ours_error` is its standard error.
+Both evaluators score events 2 to I, as EasyTPP does. `theirs` is EasyTPP's log-likelihood: the trapezoidal rule on a grid of 20 points per
+gap. `ours` is the mean of two sets of stratified draws of the same intensities, 20 per gap each, which are unbiased even if quadrature is
+inaccurate; `ours_error` is its standard error.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from foretell.models.base import IntensityModel
 from foretell.models.build import load_model
 
 LEARNING_RATE, BATCH, GRID, DRAWS = 1e-3, 256, 20, 20
-MOST_PAIRS = 4_000_000  # pairs of events in a batch that fit a GPU's memory at 20 points a gap
+MOST_PAIRS = 4_000_000  # pairs of events in a batch that fit into a GPU's memory with 20 points per gap
 
 # Intensities of all types at times [B, N - 1, P] inside the gaps that follow events 1 to N - 1: [B, N - 1, P, K].
 Asked = Callable[[dict[str, Tensor], Tensor], Tensor]
@@ -62,7 +62,7 @@ def main() -> int:
     kinds = len(data.vocabulary)
     if given.ours is not None:
         model = load_model(given.ours, given.device)
-        scorer = attnhp(kinds, 8, given.device)  # its loss alone is used
+        scorer = attnhp(kinds, 8, given.device)  # only its loss is used
         found: dict[str, Any] = {"model": model.title, "file": given.ours.name}
         asked = ours(model)
     else:
@@ -104,7 +104,7 @@ def attnhp(kinds: int, dim: int, device: str) -> Any:
 def batches(
     data: EventData, most: int, device: Any, rng: np.random.Generator | None, largest: int = BATCH
 ) -> Iterator[dict[str, Tensor]]:
-    """Of sequences of similar length, in EasyTPP's form; in random order where there is an `rng`."""
+    """Make batches of sequences of similar length, in EasyTPP's form; in random order if `rng` is given."""
     order = np.argsort(data.lengths, kind="stable")
     if rng is not None:
         order = order[np.argsort(data.lengths[order] + rng.uniform(0.0, 2.0, len(order)), kind="stable")]
@@ -177,7 +177,7 @@ def train(model: Any, data: EventData, dev: EventData, given: argparse.Namespace
 
 @torch.no_grad()
 def own_score(model: Any, data: EventData) -> float:
-    """As its trainer would print it."""
+    """Return the score that EasyTPP's trainer would print."""
     model.eval()
     loss, events = 0.0, 0
     for batch in batches(data, MOST_PAIRS, model.device, None):
@@ -205,7 +205,7 @@ def theirs(model: Any) -> Asked:
 
 
 def ours(model: IntensityModel) -> Asked:
-    """Gap `g` of ours sees `g` events; theirs begin after the first."""
+    """Evaluate our model at their times: our gap `g` sees `g` events; their gaps begin after the first event."""
     model = model.double().eval()
 
     def ask(batch: dict[str, Tensor], times: Tensor) -> Tensor:
@@ -231,7 +231,7 @@ def batch_data(batch: dict[str, Tensor], model: IntensityModel) -> EventData:
 
 @torch.no_grad()
 def scores(asked: Asked, scorer: Any, data: EventData) -> dict[str, float]:
-    """Log-likelihood of events 2 to I in nats an event: by EasyTPP's grid, and by draws, with their standard error."""
+    """Return the log-likelihood of events 2 to I in nats per event: by EasyTPP's grid, and by draws with their standard error."""
     scorer.eval()
     sums, variance, events = {"theirs": 0.0, "ours": 0.0}, 0.0, 0
     generator = torch.Generator(scorer.device).manual_seed(0)

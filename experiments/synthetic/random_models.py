@@ -1,9 +1,9 @@
-"""Random processes to draw data from: a kind of model and a seed in, a model with lively intensities out, and sequences drawn from it.
+"""Random processes to draw data from: makes a model with strongly varying intensities from its kind and a seed, and draws sequences.
 
-A fresh network is built to start quiet: its intensities hardly move until training moves them. So the part that reads intensities off
-the network is drawn again, by one rule for all kinds. Every weight comes from N(0, g²/D) and every constant from N(−2.5, 1), where the
-gain g is the smallest power of two at which the total intensity of drawn sequences varies by `LIVELY` (standard deviation over mean, at
-uniformly drawn times), and so do half the types' shares of it. Then the clock is set so that the mean gap is 1.
+The intensities of a new network are almost constant before training. So the layer that maps the network's state to intensities is drawn
+again, by one rule for all kinds. Every weight comes from N(0, g²/D) and every constant from N(−2.5, 1). The gain g is the smallest power of
+two at which the total intensity of drawn sequences varies by `LIVELY` (standard deviation over mean, at uniformly drawn times), and so do
+the shares of at least half of the types. Then the clock is set so that the mean gap is 1.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from foretell.train.config import make_config
 
 LIVELY = 0.3
 GAINS = tuple(2.0**power for power in range(8))
-TRIED_ON = 16  # sequences that a gain is judged on
-LOOKED_AT = 64  # times of each
+TRIED_ON = 16  # number of sequences on which a gain is tried
+LOOKED_AT = 64  # number of times per sequence
 WAVES = (
     0.1,
     100.0,
@@ -32,19 +32,19 @@ WAVES = (
 FOREVER = 1e5
 LEVEL = -2.5  # mean of the constants: a type happens every ten units of time or so
 READOUT = ("w", "w_elapsed")  # weights that read intensities off the network, and
-CONSTANTS = ("w_constant",)  # what is added to them
+CONSTANTS = ("w_constant",)  # constants that are added to them
 
 
 @dataclass(frozen=True)
 class RandomModel:
     model: IntensityModel
     gain: float
-    spread: float  # of the total intensity
-    shares: float  # median over types: how much its share of the total varies
+    spread: float  # variation of the total intensity
+    shares: float  # variation of a type's share of the total: median over types
 
 
 def random_model(table: Mapping[str, Any], types: int, seed: int, events: int) -> RandomModel:
-    """`table` is a [model] table; sequences of that many `events` decide when it is lively."""
+    """Return a random model of a [model] `table`; its variation is measured on sequences of `events` events."""
     for gain in GAINS:
         model = _made(table, types, seed, gain)
         data = draw(model, TRIED_ON, np.full(TRIED_ON, events), seed)
@@ -64,7 +64,7 @@ def draw(
     seed: int,
     told: Callable[[int, int], None] | None = None,
 ) -> EventData:
-    """Sequences of these lengths, exactly: each goes on until it has its events, and is observed for one time unit more."""
+    """Draw sequences of exactly these lengths: each ends one time unit after its last event."""
     nothing = EventSequence(np.empty(0), np.empty(0, dtype=np.int32), 0.0, "nothing yet")
     with model.evaluating():
         (found,) = sample_futures(
@@ -83,7 +83,7 @@ def draw(
 
 
 def liveliness(model: IntensityModel, data: EventData, seed: int) -> tuple[float, float]:
-    """How much the total intensity varies, and (the median over types) a type's share of it: standard deviations over means."""
+    """Return the variation (standard deviation over mean) of the total intensity, and of a type's share of it (median over types)."""
     rng = np.random.default_rng([seed, 2])
     found = [model.intensity(one, np.sort(rng.uniform(0.0, one.times[-1], LOOKED_AT))) for one in data]
     intensities = np.concatenate(found)
@@ -106,13 +106,13 @@ def _made(table: Mapping[str, Any], types: int, seed: int, gain: float) -> Inten
                 parameter.normal_(generator=generator).mul_(gain / dim**0.5)
             elif name in CONSTANTS:
                 parameter.normal_(LEVEL, 1.0, generator=generator)
-    model.fitted = True  # it is what it is: nothing is to be taken from data
+    model.fitted = True  # nothing is to be taken from data
     model.longest = WAVES[1]
     return model.eval()
 
 
 def _set_clock(model: IntensityModel, unit: float) -> None:
-    """Let all that it does take `unit` times as long: the same process on another clock."""
+    """Slow the process down by the factor `unit`: the same process on another clock."""
     model.time_scale *= unit
     model.longest = None if model.longest is None else model.longest * unit
     time = getattr(model, "time", None)

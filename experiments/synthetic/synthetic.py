@@ -1,7 +1,8 @@
-"""The kind "synthetic": the paper's pilot. Data drawn from random models of several kinds; every kind fitted to every data set.
+"""The kind "synthetic": the paper's pilot. Data are drawn from random models of several kinds, and every kind is fitted to every data set.
 
-Units are, for each kind, one that draws the data and scores the true model on their test split; then for each data set and model one fit
-a number of layers (dev alone), and with the best one fit a seed with its test scores. Data stay in the folder of the unit that drew them.
+Each kind has one unit that draws data and scores the true model on their test split. Each data set and model has one fit per number of
+layers (dev score only), and then, with the best number, one fit per seed with test scores. Data stay in the folder of the unit that drew
+them.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ class Drawing:
 
     types: int = 10
     sequences: Sequence[int] = (800, 100, 100)  # of train, dev and test
-    lengths: Sequence[int] = (49, 99)  # uniform, both included
+    lengths: Sequence[int] = (49, 99)  # range of the uniform lengths, both ends included
     seed: int = 0
 
     def check(self, source: str) -> None:
@@ -51,12 +52,12 @@ class Drawing:
 
 @dataclass(frozen=True)
 class ModelFamily:
-    """One kind of model: how it is fitted, and how the one that data are drawn from is made."""
+    """One kind of model: how it is fitted, and how the true model is made from which data are drawn."""
 
     name: str
     model: Mapping[str, Any]
-    draw: Mapping[str, Any]  # goes over `model`
-    layers: tuple[int, ...]  # to choose from on dev; empty: it has none
+    draw: Mapping[str, Any]  # settings of the true model, which replace those of `model`
+    layers: tuple[int, ...]  # numbers of layers to choose from on dev; empty: the model has no layers
 
 
 class Synthetic:

@@ -1,4 +1,4 @@
-"""What came of the pilot: for each data set every model's log-likelihoods beside those of the truth, and what the paper says of them."""
+"""Results of the pilot: for each data set the log-likelihoods of every model and of the true model, and the paper's claims about them."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ METRICS = {WHOLE: "whole", "time_log_likelihood": "times", "type_log_likelihood"
 
 @dataclass(frozen=True)
 class Column:
-    """One data set: the truth, and the models that were fitted to it."""
+    """One data set: the true model, and the models that were fitted to it."""
 
     data: str
-    drawn: Mapping[str, Any]  # the record of its drawing
+    drawn: Mapping[str, Any]  # the record of the unit that drew it
     truth: ScoreRows
     models: Mapping[str, SeedRows]
     layers: Mapping[str, int | None]
@@ -46,7 +46,7 @@ class Column:
         return self.models[model].estimate(WHOLE).value
 
     def lead(self, first: str, second: str | None, metric: str = WHOLE) -> Difference:
-        """Of one model over another, or (None) over the truth."""
+        """Return the lead of one model over another, or (None) over the true model."""
         other = self.truth if second is None else self.models[second].pooled
         return difference_between((first, second or "truth"), self.models[first].pooled, other, metric)
 
@@ -124,7 +124,7 @@ def _numbers(column: Column) -> dict[str, Any]:
 
 
 def _findings(experiment: Synthetic, columns: Sequence[Column]) -> list[Finding]:
-    """`rival` is the model that the paper finds worse (THP), `reference` the one it is about (A-NHP)."""
+    """Check the findings. `rival` is the model that the paper finds worse (THP), `reference` the paper's model (A-NHP)."""
     table = experiment.definition.table
     close, rival = float(table.get("close", 0.05)), str(table.get("rival", "THP"))
     own = str(table.get("reference", "A-NHP"))
@@ -164,7 +164,7 @@ def _all_close(columns: Sequence[Column], others: Sequence[str], close: float) -
 
 
 def _leads(columns: Sequence[Column], others: Sequence[str], rival: str, metric: str) -> list[tuple[str, Difference]]:
-    """Of all others over the rival, on all data but its own."""
+    """Return the leads of all other models over the rival, on all data except its own."""
     found = [column for column in columns if column.data != rival]
     return [(column.data, column.lead(name, rival, metric)) for column in found for name in others]
 
@@ -204,7 +204,7 @@ def _misspecified(columns: Sequence[Column], own: str, close: float) -> CheckOut
 
 
 def draw_pilot(columns: Sequence[Column], names: Sequence[str], path: Path) -> None:
-    """As the paper's figure: a column a data set, a row each for the whole, the times and the types."""
+    """Draw the paper's figure: one column per data set, and one row each for the whole, the times and the types."""
     from foretell.report.canvas import COLOURS, FAINT, INK, blank_figure, save_figure
 
     figure, axes = blank_figure(3, (2.6 * len(columns) + 0.6, 6.6), columns=len(columns))
