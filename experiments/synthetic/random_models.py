@@ -31,7 +31,7 @@ WAVES = (
 )  # shortest and longest times of the time embedding, before the clock is set; the total rate is then about 1
 FOREVER = 1e5
 LEVEL = -2.5  # mean of the constants: a type happens every ten units of time or so
-READOUT = ("w", "w_elapsed")  # weights that read intensities off the network, and
+READOUT = ("w", "w_elapsed")  # weights that map the network's state to intensities, and
 CONSTANTS = ("w_constant",)  # constants that are added to them
 
 

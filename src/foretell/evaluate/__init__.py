@@ -9,7 +9,7 @@ from typing import Any
 
 
 class _CallablePackage(ModuleType):
-    """A module that can be called like `evaluate`, because importing the package binds it to the function's name; it shows that help."""
+    """A module that can be called: importing the package hides the function of its name; help and signature are the function's."""
 
     def __call__(self, *args: Any, **options: Any) -> Any:
         return _function()(*args, **options)

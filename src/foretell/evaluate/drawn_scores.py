@@ -38,7 +38,7 @@ class DrawnScores:
     log_intensity: np.ndarray  # log λ_{e_i}(t_i), which is exact
     integral: np.ndarray  # estimates that include the tail
     integral_variance: np.ndarray
-    rank: np.ndarray  # estimates of 1 + how many possible events have a higher intensity
+    rank: np.ndarray  # estimates of 1 + the number of possible events with a higher intensity
     rank_variance: np.ndarray
     downsample: int | None  # None: all possible events were evaluated
     points: int

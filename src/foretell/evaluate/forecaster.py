@@ -318,7 +318,7 @@ class Forecaster:
 
 
 def _events(frame: Any, reading: ReadOptions, name: str, model: IntensityModel | None = None) -> EventData:
-    """Read the events of a frame, in the vocabulary of `model` if there is one. For models of rules, names that rules allow are added."""
+    """Read the events of a frame, in the vocabulary of `model` if there is one. New names are added to that of a model of rules."""
     grows = model is not None and isinstance(model, GrowsVocabulary)
     known = None if model is None or grows else model.vocabulary
     data = frame if isinstance(frame, EventData) else frame_events(frame, reading, known, name)

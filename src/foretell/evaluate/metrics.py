@@ -75,7 +75,7 @@ class ScoreDefinition:
     heading: str = ""  # the heading of its column in a terminal; default: the title
     page_heading: str = ""  # the heading in the report; default: `heading`
     short: str = ""  # the heading in the tables of experiments; default: `heading`
-    main: bool = False  # whether it is also shown by functor, and in experiments that name no columns
+    main: bool = False  # whether it is also shown by functor, and in experiments without a list of columns
     closer: bool = False  # whether it is in the second table of `evaluate`, "more closely"
     tested: bool = True  # whether `compare` and experiments test differences in it
 

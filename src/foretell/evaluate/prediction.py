@@ -19,7 +19,7 @@ Interval = tuple[float | None, float | None]
 @dataclass(frozen=True)
 class LikelyEvent:
     event: str
-    probability: float  # that it is the next event
+    probability: float  # the probability that it is the next event
     share: float | None = None  # its probability given that the next event matches the pattern
 
 
@@ -28,7 +28,7 @@ class MatchingEvents:
     """The probabilities of the events that match a pattern."""
 
     pattern: str
-    probability: float  # that the next event matches at all
+    probability: float  # the probability that the next event matches
     matching: int  # number of possible events that match
     events: tuple[LikelyEvent, ...]  # the most probable of them first
 
