@@ -107,7 +107,7 @@ def test_embeddings_in_a_file_are_those_on_stdout(anhp: Path, events, tmp_path: 
 def test_embeddings_that_cannot_be_had_are_refused(trained: dict[str, Path], tmp_path: Path):
     assert "say where to" in refused("embed", trained["anhp"])
     assert "expected all or top" in refused("embed", trained["anhp"], "--json", "--output-layers", "middle")
-    assert "expected a name that ends in" in refused("embed", trained["anhp"], "-o", tmp_path / "e.csv")
+    assert "expected a name that ends in" in refused("embed", trained["anhp"], "-o", tmp_path / "e.txt")
     assert "Hawkes has no embeddings of events" in refused("embed", trained["hawkes"], "--json")
 
 

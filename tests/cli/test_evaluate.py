@@ -104,7 +104,7 @@ def test_without_pyarrow_it_works_and_says_what_it_wrote(copied: Path, monkeypat
     outcome = fine("evaluate", copied, "--json")
     assert outcome.json["scores"] == str(copied / "scores.jsonl.gz") and "pyarrow is not installed" in outcome.err
     assert (copied / "scores.jsonl.gz").stat().st_size > 0 and not (copied / "scores.parquet").exists()
-    assert "writing Parquet needs the package pyarrow" in refused("embed", copied, "-o", copied / "e.parquet")
+    assert "Parquet needs pyarrow, which is not installed" in refused("embed", copied, "-o", copied / "e.parquet")
 
 
 def test_the_second_table_says_how_well_times_are_calibrated(copied: Path):

@@ -139,4 +139,4 @@ def test_the_list_of_commands_has_whole_sentences():
         text = fine(*group, "--help").out
         listed = " ".join(text[text.index("Commands:") :].split())
         assert "..." not in listed
-    assert "all of it, or nothing if there is a mistake in IN." in listed
+    assert "if IN has a mistake, nothing is written." in listed

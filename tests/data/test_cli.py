@@ -171,7 +171,7 @@ def test_simulate_takes_rates_repeated_and_the_self_correcting_process(tmp_path)
         (("poisson", "--beta", "1"), "poisson has no --beta"),
         (("poisson", "--rate", "x"), "--rate is 'x'"),
         (("hawkes", "--alpha", "[[2]]"), "explodes"),
-        (("hawkes", "--alpha", "missing.json"), "cannot be read"),
+        (("hawkes", "--alpha", "missing.json"), "there is no such file"),
         (("self-correcting", "--mu", "fast"), "--mu is 'fast'"),
         (("poisson", "--t-end", "-1"), "t_end"),
     ],

@@ -86,7 +86,7 @@ def test_where_names_may_still_come_it_is_enough_that_constants_are_known():
 
 
 def test_an_event_that_is_declared_and_was_never_met_may_come():
-    declared = PossibleNames({"foul": 1}, {"purple7"})
+    declared = PossibleNames({"foul": (1,)}, {"purple7"})
     assert never_matches(parse_event_pattern("foul(P)"), NAMES, declared) is None
     assert never_matches(parse_event_pattern("foul(purple7)"), NAMES, declared) is None
     assert "`foul` has 1 places, found 2" in (never_matches(parse_event_pattern("foul(P,Q)"), NAMES, declared) or "")

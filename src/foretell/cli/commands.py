@@ -64,7 +64,11 @@ READ_OPTIONS = (
 )
 
 LIMIT = _read_option(
-    "limit", "Multiplies how many instantiations of rules are allowed.", float, parser=factor, metavar="NUMBER"
+    "limit",
+    "Multiplies how many instantiations of rules are allowed; default: 1.",
+    float,
+    parser=factor,
+    metavar="NUMBER",
 )
 WITH_RULES = (
     *("train", "auto", "tune", "evaluate", "compare", "predict", "sample", "intensity", "params", "check", "replay"),

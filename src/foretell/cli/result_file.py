@@ -42,8 +42,9 @@ def write_result(path: Path, table: Callable[[], pyarrow.Table], objects: Iterab
         with text_file(path) as file:
             file.writelines(json.dumps(one, ensure_ascii=False) + "\n" for one in objects)
     elif path.suffix == ".parquet":
-        from pyarrow import parquet
+        from foretell.data.parquet import pyarrow_modules
 
+        _, parquet = pyarrow_modules()
         with replacing(path) as temporary:
             parquet.write_table(table(), temporary)
     else:

@@ -19,7 +19,8 @@ from foretell.models.capabilities import ChecksState
 from foretell.models.covariates import KEPT, add_covariates
 from foretell.models.registry import find_network
 from foretell.models.task_heads import TaskHead
-from foretell.models.tensor_file import LARGEST_UNIT, BoundedMemory, TensorFile, check_numbers, read_tensors
+from foretell.models.tensor_file import BoundedMemory, TensorFile, check_numbers, read_tensors
+from foretell.models.units import LARGEST_UNIT
 from foretell.options import ConfigError, coerce, expected, names_of
 
 FORMAT = 1

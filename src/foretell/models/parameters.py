@@ -11,7 +11,7 @@ from torch import Tensor
 from foretell.errors import ForetellError
 from foretell.models.base import IntensityModel
 from foretell.models.capabilities import HasNumbers, RenamesParameters
-from foretell.models.tensor_file import LARGEST_UNIT, SMALLEST_UNIT
+from foretell.models.units import LARGEST_UNIT, SMALLEST_UNIT
 from foretell.reading import read_json
 
 FORMAT = 2

@@ -18,12 +18,12 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from foretell.errors import ForetellError
+from foretell.models.units import LARGEST_UNIT, SMALLEST_UNIT
 from foretell.reading import MIB, UnreadableFile, check_file, parse_json
 
 HOLES_FROM = 256 * MIB  # a file of at least this size that takes less than half of it on disk has holes
 SMALL = 64 * MIB  # a size in bytes that any model may use
 LARGER = 16  # a model that is being built may use this many times the size of the file
-SMALLEST_UNIT, LARGEST_UNIT = 1e-100, 1e100  # limits for units of time; beyond them, quotients of times leave float64
 
 
 @dataclass(frozen=True)

@@ -9,12 +9,12 @@ import numpy as np
 
 from foretell.data import EventData, EventSequence, Origin
 from foretell.errors import ForetellError
-from foretell.models.tensor_file import LARGEST_UNIT, SMALLEST_UNIT
 
 ShortestWave = Literal["quantile", "min"] | float
 
 PSEUDO_COUNT = 0.5  # added to every type's count, so that a type that never occurs in training has a small rate
 SMALLEST_QUANTILE = 0.01
+SMALLEST_UNIT, LARGEST_UNIT = 1e-100, 1e100  # limits for units of time; beyond them, quotients of times leave float64
 
 
 def gaps(data: EventData) -> np.ndarray:
